@@ -6,7 +6,7 @@ STATUS=0
 # The following lines belong to the block of this name.
 block() { BLOCK=$BLOCKS/$1; }
 
-# Shows a command and its output, optionally filtered by a sed program. `$?` is the status of the command before.
+# Shows a command and its output, optionally filtered by a sed program. `$?` is the status of the previous command.
 run() {
     echo "\$ $1" >>"$BLOCK"
     STATUS=$( (

@@ -135,7 +135,7 @@ mod tests {
     fn there_is_no_more_than_there_is_room_for_whatever_the_indices() {
         const MOST: usize = 64 << 10;
         let up = 1..0x7fff;
-        // The array grows by as much as it may each time, with hardly a string in it.
+        // The array grows by the maximum each time, while it has hardly any strings.
         let far = std::iter::successors(Some(8_u16), |at| at.checked_mul(2)?.checked_add(9))
             .take_while(|at| *at < 0x7fff);
         let down = (1..0x7fff).rev();

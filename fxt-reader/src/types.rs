@@ -61,7 +61,7 @@ impl ByteOrder {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum Container {
-    /// Nothing: the trace as it is.
+    /// Uncompressed.
     #[default]
     Plain,
     /// A gzip stream, or several in a row.

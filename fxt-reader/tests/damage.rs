@@ -172,7 +172,7 @@ fn a_record_that_claims_to_reach_beyond_the_end_is_distinguished_from_a_truncate
 fn a_large_record_over_the_limit_is_not_buffered() {
     let mut bytes = Trace::with_switches(1).bytes;
     let at = bytes.len() as u64;
-    // A large record of 2^32 - 1 words, and an endless input behind it.
+    // A large record of 2^32 - 1 words, followed by an endless input.
     bytes.extend(0x0000_000f_ffff_ffff_u64.to_le_bytes());
     let endless = std::io::Read::take(std::io::repeat(0xff), 1 << 20);
     let mut reader =

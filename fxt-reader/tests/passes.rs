@@ -1,4 +1,4 @@
-//! A pass over all records sees the same as reading them one by one.
+//! A pass over all records sees the same records as reading them one by one.
 
 mod common;
 

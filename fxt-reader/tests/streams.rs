@@ -99,7 +99,7 @@ fn a_compressed_stream_cut_at_any_byte_ends_quietly_and_says_so() {
     let trace = Trace::with_switches(20);
     let all = kinds(&trace.bytes).len() as u64;
     for bytes in [gzip(&trace.bytes), zstd(&trace.bytes)] {
-        // From the first byte behind the magic numbers to the last but one.
+        // From the first byte after the magic numbers to the second to last.
         for cut in 5..bytes.len() {
             let mut reader = Reader::from_slice(&bytes[..cut]);
             while reader.next().expect("truncation is no error").is_some() {}

@@ -243,7 +243,7 @@ impl ShortArgs {
         self.count
     }
 
-    /// Whether there is none.
+    /// Whether there are no arguments.
     #[must_use]
     pub const fn is_empty(&self) -> bool {
         self.count == 0

@@ -165,7 +165,7 @@ fn durable_records_of_all_threads_come_first_and_are_never_lost() {
     assert_eq!(engine.dropped(), 0);
 }
 
-/// Asserts that a circular buffer has room for one more record, and ends with it.
+/// Asserts that a circular buffer has room for exactly one more record.
 fn assert_newest_is_there(engine: &Engine, saver: Saver) {
     write(&mut engine.rolling(), threads(), 0).expect("the older buffer is overwritten");
     let output = saver.finish(engine);

@@ -4,7 +4,7 @@
 //! cargo bench -p fxtrec --bench capture
 //! ```
 //!
-//! All figures are per event, of which every other one is a switch and every other one a wake-up.
+//! All figures are per event; switches and wake-ups alternate.
 
 mod synthetic;
 
@@ -81,7 +81,7 @@ fn encoding(c: &mut Criterion) {
     for cpus in MACHINES {
         let each = ROUND / u64::from(cpus);
         group.throughput(Throughput::Elements(each * u64::from(cpus)));
-        // In the order in which the merger would hand them out.
+        // In the order in which the merger would pass them on.
         let events: Vec<_> = (0..each)
             .flat_map(|number| (0..cpus).map(move |cpu| (Cpu(cpu), synthetic::event(cpu, number))))
             .collect();

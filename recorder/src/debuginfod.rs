@@ -482,7 +482,7 @@ mod tests {
         assert!(!own.fetch(&[2; 20]));
         assert_eq!(own.counts.not_found, 1);
         assert_eq!(paths.try_iter().count(), 1);
-        // When the time is used up, no server is asked either.
+        // When the time is used up, no server is queried either.
         let mut own = Debuginfod::new(&url, home.path(), limits).expect("it can");
         own.spent = limits.total;
         assert!(!own.fetch(&[1; 20]));

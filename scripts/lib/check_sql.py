@@ -186,7 +186,7 @@ def path_to(engine):
     venv = Path(sys.prefix) / "bin"
     only = SCRATCH / f"path-{engine}"
     only.mkdir(exist_ok=True)
-    # Not a link, since Python finds its environment by its own location.
+    # This is not a link, since Python finds its environment by its own location.
     (only / engine).write_text(f'#!/bin/sh\nexec "{venv / engine}" "$@"\n')
     (only / engine).chmod(0o755)
     return {**os.environ, "PATH": str(only)}

@@ -133,7 +133,7 @@ async function imported(stream) {
 const isUnnamed = (name) => /^0x|\+0x/.test(name);
 
 /**
- * Each stack of one is in the other. If a process executes several programs, an address may have a name in one that was not found for
+ * Each stack of one file is in the other. If a process executes several programs, an address may have a name in one that was not found for
  * another: such functions, unnamed only for Perfetto, may be one in a hundred.
  */
 function compareStacks(found, expected) {

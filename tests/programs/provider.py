@@ -4,7 +4,7 @@
     provider.py SPANS [kill]
 
 Records SPANS durations named `sleep`, each around a sleep of two milliseconds, and prints the begin and end of each in nanoseconds of
-CLOCK_MONOTONIC. Then it stops on request, or kills itself at once.
+CLOCK_MONOTONIC. Afterwards, it stops on request, or kills itself immediately.
 """
 import mmap
 import os

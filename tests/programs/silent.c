@@ -42,7 +42,7 @@ static struct fuse_attr attributes(unsigned long node, long size)
 	return it;
 }
 
-/* Serves one file, until told to fall silent. Then the connection stays open for at most a minute. */
+/* Serves one file, until told to fall silent. Afterwards, the connection stays open for at most a minute. */
 static void serve(int fuse, const char *content, long size, volatile int *is_silent)
 {
 	static char question[1 << 20];
@@ -95,7 +95,7 @@ static void *reads(void *file)
 static void *blocks_all_the_time(void *unused)
 {
 	(void)unused;
-	/* Not in a function of the silent file, which is no longer in memory. */
+	/* This is not in a function of the silent file, which is no longer in memory. */
 	for (;;) usleep(4000);
 	return NULL;
 }

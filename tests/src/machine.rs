@@ -50,7 +50,7 @@ thread_local! {
     static MINE: RefCell<Mine> = const { RefCell::new(Mine::None) };
 }
 
-/// Nothing in here panics while it holds the lock, so poisoning does not matter.
+/// No code panics here while it holds the lock, so poisoning does not matter.
 fn turns() -> MutexGuard<'static, Turns> {
     TURNS.lock().unwrap_or_else(PoisonError::into_inner)
 }

@@ -47,7 +47,7 @@ pub fn stay_on_first() -> nix::Result<()> {
 pub fn await_sleep(thread: Pid) {
     loop {
         let stat = std::fs::read_to_string(format!("/proc/self/task/{thread}/stat")).expect("stat");
-        // The name is in parentheses, and the state behind it.
+        // The name is in parentheses, followed by the state.
         if stat.rsplit_once(") ").is_some_and(|(_, rest)| rest.starts_with('S')) {
             return;
         }

@@ -103,7 +103,7 @@ impl Process {
     /// Its standard error, which must be a pipe.
     ///
     /// # Panics
-    /// When it is none.
+    /// When it is not a process.
     pub fn stderr(&mut self) -> &mut BufReader<ChildStderr> {
         self.errors.as_mut().expect("it is piped")
     }
@@ -111,7 +111,7 @@ impl Process {
     /// Waits until it has mapped a file whose path contains this text.
     ///
     /// # Panics
-    /// When it ends before.
+    /// When it ends earlier.
     pub fn wait_for_map(&self, part: &str) {
         let maps = format!("/proc/{}/maps", self.id());
         while !std::fs::read_to_string(&maps).expect("it runs").contains(part) {
@@ -155,7 +155,7 @@ impl Process {
     /// Kills it, and waits until it has ended.
     ///
     /// # Panics
-    /// When it had ended before.
+    /// When it had already ended.
     pub fn kill(&mut self) {
         self.signal(Signal::SIGKILL);
         self.finish();

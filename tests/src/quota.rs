@@ -89,7 +89,7 @@ impl Quota {
         value.expect("a figure") * unit
     }
 
-    /// The command that runs another one in it.
+    /// The command that runs another one in the cgroup.
     #[must_use]
     pub fn words(&self, command: &[&str]) -> Vec<String> {
         let procs = self.folder.join("cgroup.procs");

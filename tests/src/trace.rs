@@ -82,7 +82,7 @@ pub struct Trace {
     pub thread_names: HashMap<u64, Vec<String>>,
     /// The last name of each process.
     pub processes: HashMap<u64, String>,
-    /// The cgroups of each process, in order, each where it differs from the one before.
+    /// The cgroups of each process, in order, each where it differs from the previous one.
     pub cgroups: HashMap<u64, Vec<Option<String>>>,
     /// fxtrec's own events.
     pub own: Vec<Event>,

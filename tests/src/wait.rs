@@ -9,7 +9,7 @@ const PATIENCE: Duration = Duration::from_secs(90);
 /// Returns as soon as the condition holds.
 ///
 /// # Panics
-/// When it does not hold for a very long time; `what` describes the condition.
+/// When it does not become true for a very long time; `what` describes the condition.
 pub fn until(what: &str, mut condition: impl FnMut() -> bool) {
     let start = Instant::now();
     while !condition() {

@@ -12,7 +12,7 @@ const LONG: u64 = 8 << 20;
 
 /// Where the bytes come from.
 pub(crate) enum Source<'i> {
-    /// Can only be read here.
+    /// The source can only be read on this thread.
     Here(Box<dyn Read + 'i>),
     /// A thread takes it over if it turns out to be long.
     Movable(Movable),
@@ -27,7 +27,7 @@ enum Way<'i> {
 /// A source that can be given to a thread.
 pub(crate) struct Movable {
     pub(crate) source: Box<dyn Read + Send>,
-    /// Whether its reads are short, so that the thread can be waited for.
+    /// Whether its reads are short, so that waiting for the thread is acceptable.
     pub(crate) joined: bool,
 }
 

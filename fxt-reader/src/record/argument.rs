@@ -115,7 +115,7 @@ impl<'a> Args<'a> {
         usize::from(self.count)
     }
 
-    /// Whether there are none.
+    /// Whether there are no arguments.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.count == 0

@@ -133,7 +133,7 @@ impl<'a> Frames<'a> {
         self.bytes.len() / WORD_BYTES
     }
 
-    /// Whether there is none.
+    /// Whether there is no stack.
     #[must_use]
     pub const fn is_empty(&self) -> bool {
         self.bytes.is_empty()

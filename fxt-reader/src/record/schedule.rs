@@ -43,7 +43,7 @@ pub struct ContextSwitch<'a> {
     pub outgoing_state: ThreadState,
     /// The thread that runs now.
     pub incoming: Koid,
-    /// More about it, by convention the weights of both.
+    /// Additional facts about it, by convention the weights of both.
     pub args: Args<'a>,
 }
 
@@ -129,7 +129,7 @@ pub struct LegacyContextSwitch {
     pub cpu: Cpu,
     /// The thread that ran.
     pub outgoing: Thread,
-    /// The state it leaves in.
+    /// The state in which it leaves the CPU.
     pub outgoing_state: ThreadState,
     /// Its priority.
     pub outgoing_priority: u8,

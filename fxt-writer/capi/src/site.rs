@@ -43,7 +43,7 @@ impl CSite {
     pub(crate) unsafe fn known(&self, args: &[Arg]) -> &'static Known {
         // Acquire: the data that it points to is visible.
         let known = self.known.load(Ordering::Acquire);
-        // SAFETY: null, or what was leaked below.
+        // SAFETY: null, or a pointer that was leaked below.
         match unsafe { known.as_ref() } {
             Some(known) => known,
             // SAFETY: guaranteed by the caller.

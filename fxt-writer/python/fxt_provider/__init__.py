@@ -81,7 +81,7 @@ def flush(seconds=0.5):
     def is_done():
         return not session.is_open or buffer.in_flight is None
 
-    # A request in flight does not include the last records, so request once more.
+    # A request in flight does not include the last records, so one more request is made.
     for _ in range(2):
         is_asked = session.request_save()
         with buffer.saved:

@@ -113,7 +113,7 @@ class Buffer:
         try:
             self.fifo.send(request, socket.MSG_DONTWAIT | socket.MSG_NOSIGNAL)
         except OSError:
-            # The manager is gone. The manager's thread here will notice that; until then, nothing becomes free again.
+            # The manager is gone. The manager's thread here will notice that; until then, no buffer is released.
             pass
         return True
 

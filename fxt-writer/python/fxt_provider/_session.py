@@ -49,7 +49,7 @@ def _is_given(name):
 
 def _name_of_thread(koid):
     """The name of the current thread, as in `threading.Thread(name=...)`; this also passes it to the kernel, as Python itself does since
-    3.14. So switches, probes and other tools show the name as well. A thread that has a different name from elsewhere keeps it."""
+    3.14. So switches, probes and other tools show the name as well. If other code has given the thread a different name, it keeps that."""
     path = f"/proc/self/task/{koid}/comm"
     comm = _comm(path)
     thread = threading.current_thread()

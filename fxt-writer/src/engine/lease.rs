@@ -222,7 +222,7 @@ impl Lease {
         None
     }
 
-    /// The thread no longer writes a record; `record` is where that began, if there was one.
+    /// The thread no longer writes a record; `record` is where its last one began, if there was one.
     #[inline(always)]
     fn leave(&self, held: &Held, record: usize) {
         // Release: the thread that reclaims the room sees the record in it.

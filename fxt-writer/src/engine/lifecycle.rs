@@ -151,7 +151,7 @@ impl Engine {
             (durable.saved, durable.announced) = (durable.end, durable.end);
             self.header_words().durable_data(durable.saved, durable.end);
         }
-        // Oneshot mode has no other buffer; two switches lead back to its one.
+        // Oneshot mode has only one buffer; two switches lead back to it.
         let switches = if self.config.mode == Mode::Oneshot { 2 } else { 1 };
         let next = self.position().wrapped().wrapping_add(switches);
         let part = part_of(next);

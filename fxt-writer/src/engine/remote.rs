@@ -69,7 +69,7 @@ pub enum RemoteError {
     /// A request to save a buffer in a mode other than streaming.
     #[error("buffers are saved during recording only in streaming mode")]
     NotStreaming,
-    /// A request for a buffer that is not the next one.
+    /// A request for a buffer other than the next one.
     #[error("buffer {asked} was to be saved, but {expected} is next")]
     OutOfOrder {
         /// The wrapped count of the request.
@@ -217,7 +217,7 @@ impl<W: SharedWords> Remote<W> {
     /// # Errors
     ///
     /// When the request or the header is impossible: the other side violates the
-    /// protocol. Nothing counts as saved then.
+    /// protocol. In that case, nothing counts as saved.
     pub fn save(
         &mut self,
         request: Packet,

@@ -128,7 +128,7 @@ pub(super) struct DurableRing {
 }
 
 impl DurableRing {
-    /// Words that are neither in use nor set aside.
+    /// Words that are neither in use nor reserved.
     pub(super) fn room(&self, capacity: usize) -> usize {
         let used = usize::try_from(self.end - self.saved).unwrap_or(usize::MAX);
         capacity.saturating_sub(used).saturating_sub(self.promised)

@@ -46,7 +46,7 @@ impl Engine {
         expired
     }
 
-    /// How long a sealed buffer still waits for its writers, if one does.
+    /// How long a sealed buffer still waits for its writers, if any.
     pub(super) fn until_expiry(&self, state: &State) -> Option<Duration> {
         // The model has no clock.
         if cfg!(loom) {

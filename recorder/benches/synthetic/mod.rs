@@ -80,7 +80,7 @@ fn pair(cpu: u32, number: u64) -> (u32, u32) {
     }
 }
 
-/// Bytes as a tracepoint wrote them.
+/// Bytes in the format of a tracepoint.
 fn raw(id: u16, current: u32, len: usize, parts: &[(usize, &[u8])]) -> Vec<u8> {
     let mut raw = vec![0; len];
     let (id, current) = (id.to_ne_bytes(), current.to_ne_bytes());

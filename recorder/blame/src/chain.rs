@@ -73,7 +73,7 @@ pub enum What {
         woken: Option<By>,
         shares: Vec<(Tenant, u64)>,
     },
-    /// A quota held it back.
+    /// A quota held the thread back.
     Throttled {
         cgroup: Option<u32>,
     },

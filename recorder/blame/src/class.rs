@@ -111,7 +111,7 @@ impl Class {
         None
     }
 
-    /// Whether a stack can narrow it down.
+    /// Whether a stack can determine the class more precisely.
     pub fn is_vague(self) -> bool {
         matches!(self, Class::Disk | Class::Socket | Class::Io | Class::NoSyscall | Class::Unknown)
     }

@@ -98,7 +98,7 @@ impl Causes {
         1 << cause as u8
     }
 
-    /// Whether this is one of them.
+    /// Whether the fact is one of these.
     pub fn has(self, cause: Cause) -> bool {
         self.0 & Causes::bit(cause) != 0
     }

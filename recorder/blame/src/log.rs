@@ -89,7 +89,7 @@ enum Kind {
 pub struct Entry {
     pub time: u64,
     detail: u64,
-    /// The thread's entry before.
+    /// The thread's previous entry.
     pub prev: Id,
     link: Id,
     pub thread: Index,
@@ -154,7 +154,7 @@ impl Entry {
         }
     }
 
-    /// When the waker sent the packet by which it woke the thread, if it did it so.
+    /// When the waker sent the packet by which it woke the thread, if it did so by a packet.
     pub fn sent(&self) -> Option<u64> {
         let is_packet = self.kind == Kind::WokenByPacket;
         is_packet.then(|| self.time.saturating_sub(self.detail >> 32))
@@ -202,20 +202,20 @@ pub struct Log {
     cpu_before: Vec<Option<Entry>>,
     /// Details of a slice that do not fit into its entry.
     large: FxHashMap<u32, Taken>,
-    /// The cgroup whose quota it was, for stretches in which a quota held the thread back.
+    /// The cgroup whose quota held the thread back, for such stretches.
     quotas: FxHashMap<u32, u32>,
     /// The lock, for stretches in which the thread was blocked on one.
     locks: FxHashMap<u32, Lock>,
     /// The request, for stretches that begin with a wake-up by its completion, and what the thread that had made it did at that time.
     requests: FxHashMap<u32, (Request, Id)>,
-    /// While nothing is kept: the last one of each thread, and since when it waits for that.
+    /// While nothing is kept: the last one of each thread, and since when the thread waits for it.
     locks_before: FxHashMap<Index, (u64, Lock)>,
 }
 
 /// The number of place numbers; that of [`Id::NONE`] is left out.
 const NUMBERS: u32 = u32::MAX >> 1;
 
-/// The number after this one.
+/// The next number.
 #[inline]
 fn next_of(number: u32) -> u32 {
     if number >= NUMBERS - 1 { 0 } else { number + 1 }
@@ -484,8 +484,8 @@ impl Log {
         self.on_cpu.get(usize::from(cpu.0)).copied().unwrap_or(Id::NONE)
     }
 
-    /// The waker of a thread has sent the packet that woke it just now, and that long before. A value that does not fit is not stored; the
-    /// waker is then taken for the sender itself.
+    /// The waker of a thread has just woken it by a packet that it sent this long ago. A value that does not fit is not stored; the waker
+    /// is then taken for the sender itself.
     pub fn sent(&mut self, thread: Index, ago: u64) {
         let entry = match self.last(thread).filter(|_| self.on) {
             Some(id) => match self.place(id) {

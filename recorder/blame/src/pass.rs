@@ -73,7 +73,7 @@ pub struct Follower<'a, T, F> {
     found: F,
 }
 
-/// An interval that is over, while the slice in which it ended is not.
+/// An interval that has ended, although the slice in which it ended has not.
 #[derive(Debug)]
 struct Late {
     thread: Index,
@@ -132,7 +132,7 @@ impl<'a, T: Lasting, F: FnMut(&Tracker, usize, Frame)> Follower<'a, T, F> {
         self.log.forget_before(begins.min().unwrap_or(u64::MAX));
     }
 
-    /// Reports intervals whose last slice is over, or all.
+    /// Reports intervals whose last slice has ended, or all.
     fn tell_late(&mut self, tracker: &Tracker, all: bool) {
         for late in std::mem::take(&mut self.late) {
             match late.is_told || all {

@@ -274,7 +274,7 @@ pub struct CommandThreads {
 }
 
 impl CommandThreads {
-    /// Whether the thread is one of them.
+    /// Whether the thread is one of these.
     pub fn has(&self, roster: &impl Known, koid: u64) -> bool {
         let Some(command) = self.process else { return false };
         let process = roster.process(koid);
@@ -305,7 +305,7 @@ impl CommandThreads {
         is_own(koid) || process.is_some_and(is_own)
     }
 
-    /// Whether the thread is certainly none of them. Always false if COMMAND is unknown.
+    /// Whether the thread is certainly none of these. Always false if COMMAND is unknown.
     pub fn is_without(&self, roster: &impl Known, koid: u64) -> bool {
         let doubtful = |koid| self.doubtful.contains(&koid);
         self.process.is_some()

@@ -454,7 +454,7 @@ impl Tracker {
         }
     }
 
-    /// Reports in which stretches of its wait a quota held a thread back.
+    /// Reports the stretches of its wait in which a quota held a thread back.
     #[inline(always)]
     fn before_it_comes_in<S: Sink>(
         &mut self,
@@ -624,7 +624,7 @@ impl Tracker {
             "snapshot_info" => self.fired = trigger::Fired::read(event),
             WEIGHT_INFO => self.usual_args = UsualArgs::WITHOUT_WEIGHTS,
             "trace_stats" => {
-                // The recording continues until then.
+                // The recording continues until that time.
                 let time = event.time.0.max(self.now);
                 if self.first.is_some() {
                     if !sink.advance(self, time) {
@@ -746,7 +746,7 @@ impl Tracker {
         if self.gaps.len() < MOST_GAPS {
             self.gaps.push(Gap { begin, told: now });
         } else if let Some(last) = self.gaps.last_mut() {
-            // Too many to distinguish: the last one represents all that follow.
+            // Too many to distinguish: the last one represents all further ones.
             *last = Gap { begin: last.begin.min(begin), told: now };
         }
     }

@@ -100,7 +100,8 @@ pub fn decode<'a>(
     }
 }
 
-/// Reads the registers that a sample was asked to carry; there is one. The inner `None` means a kernel thread, which has no user registers.
+/// Reads the registers that a sample contains on request; there is one. The inner `None` means a kernel thread, which has no user
+/// registers.
 fn read_user_state(cursor: &mut Cursor<'_>) -> Option<Option<UserState>> {
     let abi = cursor.read_u64()?;
     if abi == u64::from(b::PERF_SAMPLE_REGS_ABI_NONE) {

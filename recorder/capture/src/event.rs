@@ -100,8 +100,8 @@ pub struct Throttle {
     pub own: u32,
     /// Whether the quota is used up now.
     pub now: bool,
-    /// Whether the queue counts for all threads that wait in it, because the kernel throttles queues and not tasks. Then every wait without
-    /// such a report began in a queue that had never been throttled.
+    /// Whether the queue counts for all threads that wait in it, because the kernel throttles queues and not tasks. If so, every wait
+    /// without such a report began in a queue that had never been throttled.
     pub of_queues: bool,
 }
 
@@ -304,7 +304,7 @@ pub enum Kind {
     },
     /// The CPU went offline at this time, or soon after.
     Offline {
-        /// Whether no other event reports that the idle task was switched in then.
+        /// Whether no other event reports that the idle task was switched in at that time.
         goes_idle: bool,
     },
     /// The CPU is online again, or for the first time.

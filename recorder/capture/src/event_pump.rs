@@ -63,7 +63,7 @@ pub struct EventPump {
     /// Whether the engine takes records.
     pub open: bool,
     pub losses: LossWatch,
-    /// Time of the last event of each CPU: a loss is after that.
+    /// Time of the last event of each CPU: a loss occurred after it.
     seen: Vec<Nanos>,
 }
 

@@ -37,7 +37,7 @@ const LIFE_EVENTS: [&str; 3] =
 pub struct Options {
     /// Bytes of each CPU's ring.
     pub ring_bytes: usize,
-    /// If there is not enough memory, the size is halved repeatedly, down to this.
+    /// If there is not enough memory, the size is halved repeatedly, down to this minimum.
     pub min_ring_bytes: usize,
     /// The reader is woken when this many bytes of a ring are filled.
     pub wake_bytes: usize,
@@ -185,7 +185,7 @@ impl FtraceRings {
         let online = self.add_online(merger, tell)?;
         let went = |ring: &CpuRing| !ring.is_offline && !online.contains(&ring.cpu);
         if self.rings.iter().any(went) {
-            // Everything that the CPU did is in its ring now.
+            // All events of the CPU are in its ring at this time.
             self.read(merger);
         }
         for ring in &mut self.rings {
@@ -267,7 +267,7 @@ impl Rings for FtraceRings {
     }
 
     fn disable(&mut self) {
-        // If an instance cannot be stopped, nothing more can be done; it is removed soon after.
+        // If an instance cannot be stopped, nothing else can be done; it is removed soon after.
         let _ = self.shared.instance.write("tracing_on", "0");
     }
 

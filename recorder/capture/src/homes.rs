@@ -18,7 +18,7 @@ pub(super) const CLONE_INTO_CGROUP: u64 = 1 << 33;
 pub struct HomeFormats {
     /// `cgroup_attach_task`.
     pub attach: Format,
-    /// `task_newtask`, if it is recorded only for this.
+    /// `task_newtask`, if it is recorded only for this purpose.
     pub newtask: Option<Format>,
     /// The number of the hierarchy whose cgroups identify processes.
     pub hierarchy: u32,

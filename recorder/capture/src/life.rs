@@ -173,7 +173,7 @@ pub(super) mod tests {
 
     #[test]
     fn a_kernel_that_does_not_say_who_is_renamed_means_the_current_thread() {
-        // As Linux 6.18 describes it.
+        // In the form of Linux 6.18.
         let layout = layout_with(
             "\tfield:char oldcomm[16];\toffset:8;\tsize:16;\tsigned:0;
 \tfield:char newcomm[16];\toffset:24;\tsize:16;\tsigned:0;

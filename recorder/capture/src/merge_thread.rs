@@ -104,7 +104,7 @@ impl<Item> Run<Item> {
         }
     }
 
-    /// Passes everything on; false if `to` did not take all of it.
+    /// Passes everything on; false if `to` did not accept all of it.
     fn hand_out(&self, handed: &mut Handed, to: &mut impl Receive<Item>) -> bool {
         let (mut items, mut events) = (self.items.iter(), self.events.iter());
         let mut bytes = self.bytes.as_slice();
@@ -140,7 +140,7 @@ struct Runs<'a, I: Intake> {
 struct Shared<I: Intake> {
     intake: Arc<Mutex<I>>,
     runs: Sender<Run<I::Item>>,
-    /// Runs that were encoded, to be filled again.
+    /// Runs that were encoded and can be reused.
     spare: Receiver<Run<I::Item>>,
     /// Whether the capture thread has stopped taking runs.
     refused: Arc<AtomicBool>,

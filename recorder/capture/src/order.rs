@@ -64,7 +64,7 @@ pub const QUEUE_EVENTS: usize = 32 * 1024;
 /// Backlogs whose rings are filling are read each time this many events were passed on, which takes a few milliseconds.
 pub const BETWEEN_LOOKS: usize = 32 * 1024;
 
-/// If a round hands out fewer events than that, how long the run of one CPU is at most, in nanoseconds.
+/// If a round passes on fewer events than that, the maximum length of one CPU's run, in nanoseconds.
 const SHORT_RUN: u64 = 1_000_000;
 
 /// The maximum number of bytes of event payloads that a queue holds, give or take one event's.
@@ -118,7 +118,7 @@ impl Queue {
         self.events.insert(at, event);
     }
 
-    /// Hands out its events up to and including time `until`, as long as `take` returns true; returns the last result of `take`.
+    /// Passes on its events up to and including time `until`, as long as `take` returns true; returns the last result of `take`.
     fn hand_out(&mut self, until: Nanos, mut take: impl FnMut(Cpu, &Event, &[u8]) -> bool) -> bool {
         while let Some(event) = self.events.front().filter(|event| event.time <= until) {
             let go_on = match event.kind {
@@ -138,7 +138,7 @@ impl Queue {
         true
     }
 
-    /// Sets whether it has everything that the CPU has reported by now.
+    /// Sets whether it has everything that the CPU has reported up to now.
     pub fn set_drained(&mut self, drained: bool) {
         self.drained = drained;
     }
@@ -184,13 +184,13 @@ pub trait Backlog {
     /// Whether nothing else happened on the CPU before the read, apart from [`SLACK`]: then it does not hold up others.
     fn is_complete(&self) -> bool;
 
-    /// Reads its ring if that has little room left; true if something stays in the ring because there is no room here.
+    /// Reads its ring if that has little room left; true if something stays in the ring because there is no room in the backlog.
     fn read_if_filling(&mut self) -> bool;
 
     /// Number of events in it. At [`QUEUE_EVENTS`] it accepts no more until [`Backlog::hand_out`] makes room.
     fn held(&self) -> usize;
 
-    /// Hands out its items in order, up to and including time `until`, as long as `take` returns true. Returns the last result of `take`.
+    /// Passes on its items in order, up to and including time `until`, as long as `take` returns true. Returns the last result of `take`.
     fn hand_out(&mut self, until: Nanos, take: impl FnMut(&Self::Item) -> bool) -> bool;
 }
 
@@ -349,7 +349,7 @@ impl Handed {
         Handed { emitted, ..Handed::default() }
     }
 
-    /// The time with which an event of `time` is handed out.
+    /// The time with which an event of `time` is passed on.
     #[inline]
     pub fn at(&mut self, time: Nanos) -> Nanos {
         if time < self.emitted {
@@ -390,7 +390,7 @@ impl Merger {
         Merger::default()
     }
 
-    /// Has a round hand out `most` events, or a few more; `None` for all. See [`Merger::has_more`].
+    /// Makes a round pass on `most` events, or a few more; `None` for all. See [`Merger::has_more`].
     pub fn limit_rounds(&mut self, most: Option<usize>) {
         self.most_in_round = most;
     }
@@ -446,7 +446,7 @@ impl Merger {
         self.queues[lane.0] = queue;
     }
 
-    /// Sets whether the lane has everything that its CPU has reported by now.
+    /// Sets whether the lane has everything that its CPU has reported up to now.
     pub fn set_drained(&mut self, lane: Lane, drained: bool) {
         self.queues[lane.0].drained = drained;
     }
@@ -482,7 +482,7 @@ impl Merger {
         self.emit_with::<NoBacklog>(watermark, &mut [], &mut take)
     }
 
-    /// Hands out, in order of time, every event up to `watermark`, as long as `to` returns true; returns its last result.
+    /// Passes on, in order of time, every event up to `watermark`, as long as `to` returns true; returns its last result.
     ///
     /// The time that is passed with an event never decreases. It is the event's own time unless the event is late. The bytes that the event
     /// carries, if any, are passed too.

@@ -59,7 +59,7 @@ impl Look {
     }
 }
 
-/// A CPU's ring, which one thread reads at a time.
+/// A CPU's ring, which only one thread reads at a time.
 pub trait ReadRing: Send + 'static {
     /// If a round brought fewer events than these, waking another thread is not worthwhile.
     const WORTH_SHARING: usize;
@@ -105,8 +105,8 @@ pub(super) fn readers_for(cpus: usize, share: usize) -> usize {
     cpus.div_ceil(share).saturating_sub(1).min(MOST_READERS)
 }
 
-/// Starts with no threads; there are never any on a machine of up to [`CPUS_PER_READER`] CPUs, nor if this process may use only one CPU:
-/// there, the capture thread would only wait for its turn.
+/// Starts with no threads; there are never any on a machine of up to [`CPUS_PER_READER`] CPUs, nor if this process may use only one CPU: in
+/// that case, the capture thread would only wait for its turn.
 impl<R: ReadRing> Default for Readers<R> {
     fn default() -> Readers<R> {
         let own_cpus = std::thread::available_parallelism().map_or(1, usize::from);

@@ -1,6 +1,6 @@
 //! The common interface of all capture sources: the rest of the crate does not depend on the source of events.
 //!
-//! A source is opened for all online CPUs, enabled, and then read repeatedly. It hands out events merged over all CPUs in order of time,
+//! A source is opened for all online CPUs, enabled, and then read repeatedly. It passes on events merged over all CPUs in order of time,
 //! each loss at its place, and its times never decrease.
 //!
 //! ```text
@@ -169,8 +169,8 @@ pub struct SourceStats {
     pub undecoded: u64,
     /// Number of times that a ring contained something other than a record.
     pub garbled: u64,
-    /// Events that the kernel counted when they happened, and then neither wrote nor counted as lost: which events they were is unknown.
-    /// Known only when the recording has ended.
+    /// Events that the kernel counted when they happened, and neither wrote nor counted as lost: which events they were is unknown. Known
+    /// only when the recording has ended.
     pub unreported: SchedEvents,
     /// Events that arrived behind the watermark and were given a later time.
     pub late: u64,
@@ -184,7 +184,7 @@ pub struct SourceStats {
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct StartFilter {
     begin: Nanos,
-    /// Events that the kernel counted and that are not handed out.
+    /// Events that the kernel counted and that are not passed on.
     before: SchedEvents,
 }
 
@@ -195,7 +195,7 @@ impl StartFilter {
         now
     }
 
-    /// Runs `round`, which hands out events that are not older than `emitted`. Of the events before the beginning, only losses and events
+    /// Runs `round`, which passes on events that are not older than `emitted`. Of the events before the beginning, only losses and events
     /// about the lifetime of threads are passed on. Costs nothing after the first event within the recording.
     pub(crate) fn pass<R>(
         &mut self,
@@ -257,7 +257,7 @@ pub trait Source: Debug + Send {
     }
 
     /// Starts all events, CPU by CPU, and attaches all programs. That disturbs the machine, so events before [`Source::begin`] are not
-    /// handed out.
+    /// passed on.
     ///
     /// # Errors
     /// [`SourceError`].
@@ -297,7 +297,7 @@ pub trait Source: Debug + Send {
         Ok(())
     }
 
-    /// Reads the rings and hands out, in order of time, all events that nothing older can precede. Events that are not accepted stay for
+    /// Reads the rings and passes on, in order of time, all events that no older event can precede. Events that are not accepted stay for
     /// the next round.
     fn round(&mut self, take: &mut Take<'_>);
 
@@ -309,7 +309,7 @@ pub trait Source: Debug + Send {
         false
     }
 
-    /// Stops the events and hands out everything that is left.
+    /// Stops the events and passes on everything that is left.
     fn finish(&mut self, take: &mut Take<'_>);
 
     /// Why rings can no longer be read; returned once. To be checked after [`Source::finish`]; before that, [`Source::wait`] returns it.

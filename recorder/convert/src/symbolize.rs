@@ -1,7 +1,7 @@
 //! Adds function names to stacks that were recorded on another machine, or without names.
 //!
 //! A trace has the path and the build id of each file with frames, and its mappings. A file is only used if its build id matches: the file
-//! that is now at the recorded path may be another one.
+//! that is at the recorded path today may be another one.
 //!
 //! ```text
 //!   first pass     files and mappings, including those after the stacks, as in a part of a recording; existing names
@@ -57,7 +57,7 @@ pub trait Fetch {
     /// Where they are stored, with the layout of `/usr/lib/debug`.
     fn folder(&self) -> &Path;
 
-    /// Gets the debug file of a build; whether it is there now, and was not there before.
+    /// Gets the debug file of a build; returns whether it is there now, and was not there before.
     fn fetch(&mut self, id: &[u8]) -> bool;
 
     /// The results, counted by file.

@@ -13,7 +13,7 @@ LICENSE;
 /* Numbers from this one on do not belong to a call, but to a return from a signal. */
 #define NO_CALL 0x7fff
 
-/* Numbers of calls are below. */
+/* Numbers of calls are below this. */
 #define NUMBERS 1024
 
 /* Whether only calls of a set are reported, and the set: a bit for each number. */

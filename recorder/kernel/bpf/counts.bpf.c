@@ -76,7 +76,7 @@ struct cpu {
 	/* The CPU's stolen time at the last switch. */
 	u64 stolen;
 	u64 unused[12];
-	/* The slots of the first table, followed by those of the second. The last slot of each table is for all that found none. */
+	/* The slots of the first table, followed by those of the second. The last slot of each table is for all keys that found none. */
 	struct slot slots[1];
 };
 
@@ -91,7 +91,7 @@ MEMORY(places, struct place);
 MAP(cpus, BPF_MAP_TYPE_ARRAY, struct cpu);
 
 CHOICE(key_by, BY_CGROUP);
-/* How many slots a hash may lead to. */
+/* The maximum number of slots to which a hash may lead. */
 CHOICE(slots, 16);
 CHOICE(counts_steal, 0);
 CHOICE(counts_throttles, 0);
@@ -171,7 +171,7 @@ static inline bool has_name(struct slot *slot, struct task_struct *task)
 	return slot->comm[0] == half_of_name(task, 0) && slot->comm[1] == half_of_name(task, 1);
 }
 
-/* The slot that this thread is counted in. */
+/* The slot in which this thread is counted. */
 static inline struct slot *slot_of(struct cpu *cpu, struct task_struct *task)
 {
 	u64 key = chosen(key_by) == BY_THREAD ? (u32)task->pid : cgroup_of_task(task), hash = key;

@@ -115,7 +115,7 @@ static inline void *interrupt_variable(void)
 	return variable;
 }
 
-/* Casts an address that no type leads to to a task: then programs may read from it. */
+/* Casts an address to which no type leads to a task: then programs may read from it. */
 static inline struct task_struct *as_task(const void *address)
 {
 	return bpf_rdonly_cast(address, __builtin_btf_type_id(*(struct task_struct *)0, 1));

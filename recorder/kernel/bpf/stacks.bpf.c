@@ -38,13 +38,13 @@ SEC("tp_btf") int fxtrec_stacks(u64 *args)
 	return 0;
 }
 
-/* Copies so much of the program's stack to the end of the sample; false if it is not there. */
+/* Copies this much of the program's stack to the end of the sample; false if it is not in memory. */
 static inline bool copy_stack(struct sample *sample, u64 bytes, u64 length, u64 from)
 {
 	return bpf_probe_read_user(sample->frames + bytes, length, (void *)from) == 0;
 }
 
-/* Up to the end of the block that the address is in. */
+/* Up to the end of the block that contains the address. */
 static inline u64 rest_of_block(u64 address)
 {
 	return BLOCK - (address & (BLOCK - 1));
@@ -71,7 +71,7 @@ static inline u64 copy_little(struct sample *sample, u64 bytes, u64 frames)
 	return bytes + length;
 }
 
-/* Copies the blocks at the top of the program's stack one after the other, until one is not there. */
+/* Copies the blocks at the top of the program's stack one after the other, until one is not in memory. */
 static inline u64 copy_blocks(struct sample *sample, u64 bytes)
 {
 	u64 from = sample->registers.stack, length = rest_of_block(from);

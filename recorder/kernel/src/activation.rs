@@ -20,7 +20,7 @@ use nix::sys::socket::{
 /// The first descriptor that is passed.
 const FIRST: RawFd = 3;
 
-/// No service manager passes more.
+/// No service manager passes more descriptors.
 const MOST: RawFd = 64;
 
 /// Whether they were already returned: each descriptor has one owner.

@@ -137,7 +137,7 @@ struct Places {
 struct CpuChains {
     ring: Ring,
     events: Vec<OwnedFd>,
-    /// Time of the last record: losses were after it.
+    /// Time of the last record: losses occurred after it.
     last: Nanos,
 }
 
@@ -310,7 +310,7 @@ impl CallchainStacks {
                 Some(sample(SampleKind::Cpu, (tid, pid), (time, time), chain))
             }
             What::Lost(count) => {
-                // A thread may have been switched in and out again unseen: its wait would seem too long.
+                // A thread may have been switched in and out again unseen: its wait would appear too long.
                 self.missing.no_room += count;
                 self.missing.given_up += self.waits.len() as u64;
                 self.waits.clear();
@@ -326,7 +326,7 @@ impl CallchainStacks {
         }
     }
 
-    /// Why there are no records of the code of processes, if so.
+    /// Why there are no records of the code of processes, if there are none.
     pub fn without_code(&self) -> Option<&io::Error> {
         self.code.as_ref().err()
     }

@@ -51,7 +51,7 @@ pub enum What {
     Calls(Calls),
     /// Written by a BPF program, which finds the events of all CPUs in `map`. It represents several events, like a shared tracepoint.
     Program { map: Arc<OwnedFd>, number_at: u16 },
-    /// Not written by a separate event.
+    /// It is not written by a separate event.
     Elsewhere,
     /// perf's own user probe, which needs no definition and ends with its descriptor.
     Uprobe(Uprobe),

@@ -68,7 +68,7 @@ pub fn remedy_or<'a>(usual: &'a str, error: &io::Error) -> &'a str {
     }
 }
 
-/// Raises the limit of locked memory as far as permitted. Returns whether it is higher now.
+/// Raises the limit of locked memory as far as permitted. Returns whether the limit was raised.
 pub fn raise_locked_memory() -> bool {
     const LOCKED: Resource = Resource::RLIMIT_MEMLOCK;
     let Some(Limit { soft, hard, .. }) = Limit::now(LOCKED) else { return false };

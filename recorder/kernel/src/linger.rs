@@ -84,7 +84,7 @@ pub fn refuse_descriptors(socket: BorrowedFd<'_>) {
     };
 }
 
-/// A socket whose close takes only a moment, whatever is unread in it.
+/// A socket whose close takes only a moment, even if it has unread data.
 #[derive(Debug)]
 pub struct BriefClose(ManuallyDrop<OwnedFd>);
 
@@ -102,7 +102,7 @@ impl AsFd for BriefClose {
 
 impl Drop for BriefClose {
     fn drop(&mut self) {
-        // SAFETY: nothing uses it after this.
+        // SAFETY: it is not used after this.
         interrupted(|| unsafe { ManuallyDrop::drop(&mut self.0) });
     }
 }

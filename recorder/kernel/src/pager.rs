@@ -36,7 +36,7 @@ struct Room {
 /// The destination of the text.
 #[derive(Debug)]
 enum Stage {
-    /// Into memory, as long as it may fit on the screen.
+    /// Text is kept in memory, as long as it may fit on the screen.
     Held(Vec<u8>),
     /// To the program.
     Paged(Child),

@@ -2,7 +2,7 @@
 //!
 //! A file that needs the lock of a process's memory (`maps`, `cmdline`, `mem` and others below `/proc/PID`) blocks while a thread of that
 //! process has the lock, and that thread may wait for a file system in user space that never answers. Unlike a read from such a file
-//! system, this wait ends when this process ends. So a separate thread waits, and is left behind if it takes too long.
+//! system, this wait ends when this process ends. So a separate thread waits, and is abandoned if it takes too long.
 
 use std::fs::File;
 use std::io;
@@ -14,7 +14,7 @@ use std::time::Duration;
 
 use crate::perf::page_size;
 
-/// How long to wait if no thread hangs; half as long for each that does, so two seconds in total.
+/// How long to wait if no thread hangs; half as long for each one that hangs, so two seconds in total.
 const MOST: Duration = Duration::from_secs(1);
 
 /// How many threads may hang. At this number, reading stops.

@@ -16,7 +16,7 @@ pub enum ExprError {
     /// The text ends where an operand, a bracket or a quote is still due.
     #[error("truncated expression")]
     Ended,
-    /// Something stands where it cannot be understood.
+    /// There is a token where it has no meaning.
     #[error("cannot parse `{0}`")]
     Unexpected(String),
     /// Brackets are nested so deeply that the text cannot be a kernel's.

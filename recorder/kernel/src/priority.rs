@@ -83,7 +83,7 @@ pub struct Denied {
 }
 
 impl Denied {
-    /// Tries both, and undoes them.
+    /// Tries both, and reverts them.
     pub fn try_out(sys: &dyn Sys) -> Denied {
         let this = ThreadId::current();
         let real_time = this.make_real_time(sys).err();

@@ -175,8 +175,8 @@ pub fn display_name(comm: Vec<u8>, command_line: impl FnOnce() -> (Vec<u8>, Vec<
 
 /// The path of the program that a process runs, from its directory in `/proc`. Empty if there is none.
 ///
-/// Not read by the procfs crate, which reports a deleted executable as an error. The kernel adds ` (deleted)` to the path of such a file;
-/// that is part of the name only if a file with that name is the one that runs.
+/// It is not read by the procfs crate, which reports a deleted executable as an error. The kernel adds ` (deleted)` to the path of such a
+/// file; that is part of the name only if a file with that name is the one that runs.
 fn executable(directory: &Path) -> Vec<u8> {
     let link = directory.join("exe");
     let path = std::fs::read_link(&link).unwrap_or_default().into_os_string().into_vec();

@@ -24,7 +24,7 @@ const BAR: usize = 30;
 
 /// Progress of reading, and the line that shows it. Without a line it does nothing. The line disappears with the last copy of this.
 ///
-/// Any reading thread may count, and any thread may remove the line: nothing is drawn after that.
+/// Any reading thread may update the count, and any thread may remove the line: nothing is drawn after that.
 #[derive(Clone, Debug)]
 pub struct Progress(Arc<Mutex<Option<Meter>>>);
 

@@ -81,7 +81,7 @@ impl QuotaWatch {
         self.groups.is_some()
     }
 
-    /// The growth since then.
+    /// The growth since that time.
     pub fn growth(&self) -> QuotaGrowth {
         let during = Nanos(clock::now().0.saturating_sub(self.begun.0));
         let now = cgroups::root().and_then(|root| read(&root));

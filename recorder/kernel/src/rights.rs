@@ -121,7 +121,7 @@ fn is_for_everybody(file: &File) -> io::Result<bool> {
         let name = c"system.posix_acl_access".as_ptr();
         // SAFETY: the name is a string that lives as long as the program; with a size of zero nothing is written.
         let size = unsafe { libc::fgetxattr(file.as_raw_fd(), name, std::ptr::null_mut(), 0) };
-        // A file system without access lists reports that, as does a file without one.
+        // A file system without access lists reports that, and so does a file without one.
         !matches!(Errno::result(size), Err(Errno::ENODATA | Errno::EOPNOTSUPP))
     };
     Ok(file.metadata()?.mode() & READ_BY_ALL == READ_BY_ALL && !has_list())

@@ -209,7 +209,7 @@ impl Seqpacket {
         let fd = self.as_fd().as_raw_fd();
         let mut receive = || interrupted(|| recv(fd, buffer, MsgFlags::MSG_DONTWAIT));
         let received = match receive() {
-            // The other side closed with unread messages. Its earlier messages are still there, and are received now.
+            // The other side closed with unread messages. Its earlier messages are still queued, and are received now.
             Err(Errno::ECONNRESET) => receive(),
             received => received,
         };

@@ -285,7 +285,7 @@ fn end_process(status: u8) -> ! {
         let text = b"\nfxtrec: ended by a signal while waiting: the written part is readable\n";
         let _ = nix::unistd::write(std::io::stderr(), text);
     }
-    // SAFETY: the call ends the process without running any of its code, and the kernel frees its resources. Nothing less ends a thread
+    // SAFETY: the call ends the process without running any of its code, and the kernel frees its resources. No other measure ends a thread
     // that is blocked in the kernel.
     unsafe { libc::_exit(status.into()) }
 }

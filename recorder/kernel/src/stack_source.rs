@@ -118,7 +118,7 @@ impl StackSource {
     /// See [`BlockedStacks::set_python`].
     ///
     /// # Errors
-    /// When there is no room for one more.
+    /// When there is no room for another process.
     pub fn set_python(&self, pid: Pid, python: Option<&Python>) -> io::Result<()> {
         match self {
             StackSource::Bpf(stacks) => stacks.set_python(pid, python),

@@ -1,7 +1,7 @@
 //! The kernel's symbols (`/proc/kallsyms`): names of its functions and variables, by address.
 //!
-//! A kernel has a hundred thousand of them, and takes 30 ms to list them. So a recording reads the list once, before there are events,
-//! and all that needs names shares it.
+//! A kernel has a hundred thousand of them, and takes 30 ms to list them. So a recording reads the list once, before there are events, and
+//! all code that needs names shares it.
 
 use std::path::Path;
 

@@ -210,7 +210,7 @@ impl Drop for Mapping {
 
 // SAFETY: the mapping is plain memory of the process; which thread holds the owner does not matter.
 unsafe impl Send for Mapping {}
-// SAFETY: sharing the owner only reveals the address and length of the memory; any access is unsafe and explains why it is sound.
+// SAFETY: sharing the owner only reveals the address and length of the memory; any access is unsafe and documents why it is sound.
 unsafe impl Sync for Mapping {}
 
 #[derive(Clone, Copy, Debug, Default)]

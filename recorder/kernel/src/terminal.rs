@@ -197,7 +197,7 @@ impl LiveLine {
         LiveLine { terminal, every, drawn: None, shown: false }
     }
 
-    /// Whether it is time to draw it again.
+    /// Whether enough time has passed to draw it again.
     pub fn is_due(&self, now: Instant) -> bool {
         !self.shown || self.drawn.is_none_or(|drawn| now.duration_since(drawn) >= self.every)
     }

@@ -14,7 +14,7 @@ use super::sys::Sys;
 /// The directory that the kernel creates for mounting tracefs.
 const STANDARD: &str = "/sys/kernel/tracing";
 
-/// Where debugfs shows tracefs; older machines have only this one.
+/// Where debugfs shows tracefs; on older machines, this is the only place.
 const UNDER_DEBUGFS: &str = "/sys/kernel/debug/tracing";
 
 /// The directory that every tracefs has.
@@ -58,7 +58,7 @@ pub enum TracefsError {
         /// The tracepoint's group, such as `sched`.
         group: String,
         name: String,
-        /// The file that is not there.
+        /// The file that does not exist.
         path: PathBuf,
     },
     /// A file of tracefs cannot be read for another reason.

@@ -49,7 +49,7 @@ pub enum Problem {
         pattern: String,
         /// The kind of symbols in the file.
         symbols: Symbols,
-        /// Names that are like it.
+        /// Similar names.
         nearest: Vec<String>,
     },
     /// The function is another file's.

@@ -79,7 +79,7 @@ pub struct FileVersion {
 }
 
 impl FileVersion {
-    /// The version of a file now.
+    /// The current version of a file.
     ///
     /// # Errors
     /// Errors of fstat(2).

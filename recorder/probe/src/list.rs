@@ -19,7 +19,7 @@ pub struct Listing {
     /// The file, by a path that opens it from where fxtrec runs.
     #[serde(with = "any_path")]
     pub binary: PathBuf,
-    /// The processor it is for.
+    /// The processor that the file is for.
     pub arch: Arch,
     /// The build ID, in hexadecimal.
     pub build_id: Option<String>,
@@ -43,7 +43,7 @@ pub struct ListedFunction {
     pub address: u64,
     /// The same as an offset in the file, in bytes.
     pub offset: Option<u64>,
-    /// Its size in bytes, if the file contains it.
+    /// Its size in bytes, if the file contains the size.
     pub size: Option<u64>,
     /// Whether it only selects the function of this name when the program starts.
     pub chooses: bool,

@@ -267,7 +267,7 @@ impl Scene {
         self
     }
 
-    /// A cgroup is throttled on a CPU from then on.
+    /// A cgroup is throttled on a CPU from this time on.
     pub fn throttle(&mut self, micros: u64, cgroup: &str, cpu: u16) -> &mut Scene {
         self.period((micros, EventKind::AsyncBegin { id: u64::from(cpu) + 1 }), cgroup, cpu)
     }

@@ -19,8 +19,8 @@ use super::distribution::{Bucket, Distribution};
 /// The maximum number of samples that are kept individually.
 const FEW: usize = 64;
 
-/// The length of batches at first, and at most. The first batch takes as much memory as the few samples that it replaces; then the length
-/// doubles each time.
+/// The length of batches: the first one, and the maximum. The first batch takes as much memory as the few samples that it replaces; then
+/// the length doubles each time.
 const SHORT_BATCH: usize = 4 * FEW;
 const LONG_BATCH: usize = 1024;
 
@@ -71,8 +71,8 @@ impl Tally {
         self.keep(nanos);
     }
 
-    /// Records a sample that is less or greater than all before, or the first one. (A first sample of the maximum length, some centuries,
-    /// does not get here; the time of such a sample stays unknown.)
+    /// Records a sample that is less or greater than all previous ones, or the first one. (A first sample of the maximum length, some
+    /// centuries, does not get here; the time of such a sample stays unknown.)
     #[cold]
     fn stretch(&mut self, nanos: u64, at: Nanos) {
         let is_first = self.least == u64::MAX && self.spread == 0;

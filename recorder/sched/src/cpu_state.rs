@@ -64,7 +64,7 @@ impl<K> Default for CpuState<K> {
 
 /// Events of one CPU. The [`Machine`](crate::Machine) changes its threads as well.
 impl<K: Copy> CpuState<K> {
-    /// A switch brings in `incoming`.
+    /// A switch puts `incoming` on the CPU.
     #[inline(always)]
     pub fn enter(&mut self, incoming: Occupant<K>, time: Nanos, inferred: bool) {
         *self =

@@ -16,7 +16,7 @@
 //!
 //! The machine keeps a [`CpuState`] for each CPU. The data of a thread is a [`Thread`], 16 bytes, which the caller stores next to its own
 //! data about that thread, and lends to the machine through [`Threads`]: readers by koid, the recorder by its own index. No call allocates,
-//! apart from one with a CPU number that is greater than any before.
+//! except one with a CPU number that is greater than any before.
 //!
 //! # The rules
 //!

@@ -469,7 +469,7 @@ impl At {
         Some(At { edge, ..self }.change(threads, key, State::Unknown))
     }
 
-    /// A thread whose state was unknown has had the CPU since then.
+    /// A thread whose state was unknown has had the CPU since that time.
     #[cold]
     fn was_running(self, thread: &mut Thread, since: Nanos, begin: Edge) {
         if !thread.state.is_known() {

@@ -1,8 +1,8 @@
 //! The periods in which cgroups were throttled on each CPU, and from them the part of a wait that a quota took.
 //!
 //! When a wait ends, the trace contains how long a quota held the thread back. Two facts determine when that was within the wait. A thread
-//! that leaves its CPU because the quota is used up, or is woken into a throttled cgroup, is held back from that moment on. And for each
-//! CPU, the trace has the periods in which a cgroup was throttled there.
+//! that leaves its CPU because the quota is used up, or is woken into a throttled cgroup, is held back from that moment on. In addition,
+//! the trace has for each CPU the periods in which a cgroup was throttled there.
 //!
 //! ```text
 //! period of /a on CPU 0            |=========|
@@ -101,7 +101,7 @@ impl Periods {
             Some(place) => place,
             None if self.places.len() >= MOST_PLACES => return,
             None => {
-                // There are fewer than that.
+                // There are fewer than this maximum.
                 let place = self.places.len() as u32;
                 self.places.push(Place::default());
                 self.cgroups.entry(cgroup.into()).or_default().insert(cpu.0, place);

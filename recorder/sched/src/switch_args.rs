@@ -100,7 +100,7 @@ impl<'a> SwitchArgs<'a> {
 pub struct WakeupSaid<'a> {
     /// The waker.
     pub waker: Option<Koid>,
-    /// How long before that it sent the packet that woke the thread.
+    /// How long before the wake-up it sent the packet that woke the thread.
     pub sent: Option<u64>,
     /// Whether an interrupt was the waker.
     pub interrupt: bool,
@@ -119,7 +119,7 @@ pub struct RequestSaid {
     pub bytes: u64,
     /// The thread that submitted it.
     pub by: Option<Koid>,
-    /// How long before the wake-up that was, and when the disk got it.
+    /// How long before the wake-up it was submitted, and when the disk got it.
     pub started: Option<u64>,
     pub issued: Option<u64>,
 }

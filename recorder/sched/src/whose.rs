@@ -13,7 +13,7 @@ const MOST: usize = 256;
 pub enum FilledUp {
     /// Scheduling records.
     Scheduler,
-    /// Only that provider's own records.
+    /// Only the records of that provider.
     Other,
     /// Unknown until the first scheduling record.
     Unknown,

@@ -166,7 +166,8 @@ impl fmt::Debug for Zstd {
 
 impl Codec for Zstd {
     fn write(&mut self, bytes: &[u8]) -> io::Result<()> {
-        // Not at the flush: until then, the stream can be ended there while the first frame is still open.
+        // This is not done at the flush: until the second frame begins, the stream can be ended there although the first frame is still
+        // open.
         if std::mem::take(&mut self.is_busy) {
             self.get_help()?;
         }

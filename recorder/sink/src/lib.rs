@@ -81,7 +81,7 @@ pub trait Sink: Send + Debug {
     /// Ends the trace. After that, only the counts may be queried.
     ///
     /// # Errors
-    /// When the end cannot be written, and the first error again if there was one before.
+    /// When the end cannot be written; or the first error again, if there was one before.
     fn finish(&mut self) -> Result<Totals, SinkError>;
 }
 
@@ -122,7 +122,7 @@ pub struct Totals {
 pub struct Output {
     pub target: Target,
     pub compression: Compression,
-    /// Whether the user named it. Only then may it be a FIFO or a device, since another user who wants the trace may have
+    /// Whether the user named it. Only in that case may it be a FIFO or a device, since another user who wants to read the trace may have
     /// put one at a predictable name.
     pub named: bool,
 }

@@ -31,7 +31,7 @@ pub(super) trait Medium: Send + Debug {
 
 /// Frees space on a full disk.
 pub trait MakeRoom: Send + Sync + Debug {
-    /// Whether something was removed, so that it is worth to try again.
+    /// Whether something was removed, so that another attempt is worthwhile.
     fn make_room(&self) -> bool;
 }
 

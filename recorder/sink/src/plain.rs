@@ -1,4 +1,4 @@
-//! Records as they are.
+//! Records without compression.
 
 use std::collections::VecDeque;
 

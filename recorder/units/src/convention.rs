@@ -7,8 +7,8 @@ use crate::LocalId;
 /// The provider id of fxtrec's own records. The ids of applications follow it.
 pub const PROVIDER: ProviderId = ProviderId(1);
 
-/// The version of the meaning of events and arguments, in `trace_info`. It increases when one changes its meaning or is removed; additions
-/// do not change it.
+/// The version of the meaning of events and arguments, in `trace_info`. It increases when one of them changes its meaning or is removed;
+/// additions do not change it.
 pub const SCHEMA: u64 = 1;
 
 /// The argument that marks beginnings and ends of durations which are only the limits of a rotated file.

@@ -43,8 +43,8 @@ pub fn line(text: &str) -> Cow<'_, str> {
     out.into()
 }
 
-/// The text of a JSON document in which characters that act are escapes, such as `\u202e`, so that it means the same. (Those below U+0020 are
-/// escapes already, or between values.)
+/// The text of a JSON document in which characters with side effects are escaped, such as `\u202e`, so that its meaning is unchanged.
+/// (Those below U+0020 are escapes already, or between values.)
 pub fn json(text: &str) -> Cow<'_, str> {
     let acts = |c: char| c >= '\x7f' && acts(c);
     if text.is_ascii() && !text.contains('\x7f') || !text.contains(acts) {

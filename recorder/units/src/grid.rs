@@ -14,7 +14,7 @@ use std::io::{self, Write};
 use crate::escape;
 use crate::look::Look;
 
-/// How a column's cells stand.
+/// The alignment of a column's cells.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Side {
     /// Text, as a rule.

@@ -81,7 +81,7 @@ struct ThreadHistory {
     ended: Option<u64>,
     /// How long it had a CPU in slices that have ended.
     ran: u64,
-    /// How long it waited for one.
+    /// How long it waited for a CPU.
     waited: u64,
     /// Whether it has waited in a system call, which kernel threads do not.
     calls: bool,

@@ -300,7 +300,7 @@ pub(crate) struct Meanwhile {
     pub(crate) longest: Vec<(Index, u64, u64)>,
     /// The last slices, in order of their ends.
     slices: VecDeque<(Index, u64, u64)>,
-    /// Whether there were more.
+    /// Whether there were more of them.
     cut: bool,
 }
 

@@ -188,7 +188,7 @@ class Wprof(Recorder):
         self.path = scratch / "wprof.data"
 
     def command(self):
-        # The time limit in milliseconds applies if nothing is left to end it.
+        # The time limit in milliseconds applies if the benchmark is no longer there to end it.
         return ["wprof", "-d300000", "-D", str(self.path)]
 
     def launch(self):
@@ -301,7 +301,8 @@ class Fxtrec(Recorder):
         self.said = scratch / "said"
         options = [*(["--source", source] if source else []), *(self.ARMED if armed else [])]
         self.binary = str(binary)
-        # The time limit applies if nothing is left to end it. The report that otherwise follows is not part of the recording.
+        # The time limit applies if the benchmark is no longer there to end it. The report that otherwise follows is not part of the
+        # recording.
         self.command = [self.binary, "-a", "-d", "300s", "--no-summary", *options, "-o", str(self.path)]
 
     def launch(self):

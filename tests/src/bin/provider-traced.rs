@@ -224,7 +224,7 @@ fn attribute() -> Result<(), Box<dyn Error>> {
     while provider::enabled!("app") {
         thread::yield_now();
     }
-    // Not in any session any more.
+    // It is not in any session any more.
     let _ = early(1);
     say(2);
     Ok(())

@@ -28,7 +28,7 @@ fn both(folder: &Folder, args: &[&str]) -> [Done; 2] {
     [alone, folder.fxtrec(args)]
 }
 
-/// Both print the same. Returns it.
+/// Both print the same output. Returns it.
 #[track_caller]
 fn agree(folder: &Folder, args: &[&str]) -> Done {
     let [alone, together] = both(folder, args);

@@ -82,7 +82,7 @@ fn names_and_lines_of_a_stripped_program_are_fetched_by_its_build_id() {
     let is_ours = |name: &String| name == "blocks_in_poll";
     let is_source = |file: &String| Path::new(file).ends_with("waits.c");
 
-    // Nothing is fetched unless it is asked for.
+    // Files are fetched only on request.
     with_servers(&["symbolize", "t.fxt", "-o", "without.fxt"]).expect(0);
     assert!(!report("without.fxt", &[]).0.iter().any(is_ours));
     assert!(!report("t.fxt", &["--lines"]).1.iter().any(is_source));

@@ -40,7 +40,7 @@ impl Diagnosis {
     }
 }
 
-/// Runs doctor behind `wrapper`, a program with arguments that runs another.
+/// Runs doctor through `wrapper`, a program with arguments that runs another one.
 fn doctor(copy: &PublicCopy, wrapper: &str) -> Diagnosis {
     let wrapper: Vec<&str> = wrapper.split_whitespace().collect();
     doctor_behind(copy, &wrapper)

@@ -39,13 +39,13 @@ struct Found {
     right: usize,
     /// Without a stack.
     missing: usize,
-    /// Not in a function of the herd: how a thread began.
+    /// These are not in a function of the herd, but show how a thread began.
     elsewhere: Vec<String>,
     /// How a thread ended. All end at once, and must wait for each other.
     ending: usize,
 }
 
-/// Whether a thread is past its function: glibc frees its stack, and the kernel ends it.
+/// Whether a thread has left its function: glibc frees its stack, and the kernel ends it.
 fn ends(names: &[&str]) -> bool {
     let ending = ["do_exit", "sys_exit", "madvise", "advise_stack", "nptl_free", "free_stack"];
     names.iter().any(|name| ending.iter().any(|part| name.contains(part)))

@@ -143,7 +143,7 @@ fn compare(source: &str, trace: &Trace, waits: &[Contended]) {
     assert!(slept >= 60, "{source}: {slept}");
     let different: BTreeSet<&&str> = ids.values().collect();
     assert_eq!(different.len(), ids.len(), "{ids:?}");
-    // And no other thread is recorded as waiting for one.
+    // No other thread is recorded as waiting for one.
     let ours = |out: &&Switch| trace.threads.get(&out.outgoing).is_some_and(|it| it.1 == process);
     for out in trace.switches.iter().filter(ours).filter(|out| out.args.contains_key("kernel_lock"))
     {

@@ -94,7 +94,7 @@ fn samples(text: &str) -> BTreeMap<&str, f64> {
         .collect()
 }
 
-/// One of a cgroup, 0 where there is none.
+/// The value for a cgroup, 0 if there is none.
 fn of(samples: &BTreeMap<&str, f64>, name: &str, labels: &str) -> f64 {
     samples.get(format!("{name}{{{labels}}}").as_str()).copied().unwrap_or(0.0)
 }

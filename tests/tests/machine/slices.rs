@@ -59,9 +59,9 @@ struct Times {
 
 /// Asserts that the time of interrupts in slices equals the other recorder's for the same slices.
 ///
-/// The two read the clock one after the other, at the beginning and at the end of an interrupt: time in between is in only one of them, be
-/// it the other one's write or stolen time. That write takes a few hundred nanoseconds of each interrupt, more on a slow machine, and many
-/// interrupts are not much longer; stolen time distorts the sum, but never the median.
+/// The two read the clock one after the other, at the beginning and at the end of an interrupt: time in between is in only one of them,
+/// whether it is the other one's write or stolen time. That write takes a few hundred nanoseconds of each interrupt, more on a slow
+/// machine, and many interrupts are not much longer; stolen time distorts the sum, but never the median.
 fn assert_close(what: &str, times: &[Times]) {
     let median = |of: fn(&Times) -> f64| {
         let mut all: Vec<f64> = times.iter().map(of).collect();

@@ -158,7 +158,7 @@ fn the_sources_agree_on_every_switch_and_wake_up() {
 /// Records with all sources at once, and compares them.
 fn agree() -> Result<(), String> {
     let mut threads = Vec::new();
-    // The programs in the kernel see most, so the other sources are compared with them.
+    // The programs in the kernel record the most, so the other sources are compared with them.
     let traces = record_by_each(&["bpf", "perf", "ftrace"], || {
         threads = self::threads(&run(&["threads", "2", "4000"]));
     });
@@ -174,7 +174,7 @@ fn agree() -> Result<(), String> {
         let mut agreement = Agreement::default();
         let cpus = first.switches.iter().map(|switch| switch.cpu).max().unwrap_or(0);
         for cpu in 0..=cpus {
-            // The thread that was there longest shows most.
+            // The thread that was there longest has the most data.
             let shown = |thread: &&Thread| between_outs(first, cpu, thread).len();
             let longest = threads.iter().max_by_key(shown).expect("the workload has threads");
             let (ours, theirs) =

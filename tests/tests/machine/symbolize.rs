@@ -89,7 +89,7 @@ fn names_that_were_not_recorded_are_found_by_build_id_and_never_by_path_alone() 
     assert_eq!(named.len(), before.len());
     let count = with(&named, "blocks_in_poll");
     println!("{count} in blocks_in_poll of {}\n{said}", named.len());
-    // Waits that were not meant to be long are not in all rounds.
+    // Waits that were not meant to be long do not occur in all rounds.
     assert!(count * 2 >= ROUNDS && with(&named, "descend") * 2 >= ROUNDS, "{named:?}");
     // The running kernel is the one that was recorded.
     assert!(with(&named, "do_syscall_64") + with(&named, "el0_svc") > count, "{named:?}");
@@ -105,7 +105,7 @@ fn names_that_were_not_recorded_are_found_by_build_id_and_never_by_path_alone() 
     let size = |name| folder.path(name).metadata().expect("a file").len();
     assert_eq!(size("again.fxt"), size("t.symbolized.fxt"));
 
-    // Another program is there now, with the same functions at other addresses; the symbols of the recorded one are elsewhere.
+    // Another program is at this path now, with the same functions at other addresses; the symbols of the recorded one are elsewhere.
     let place = folder.path("debug/.build-id/01");
     fs::create_dir_all(&place).expect("room");
     let debug = place.join("23456789abcdef.debug");

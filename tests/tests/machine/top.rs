@@ -84,11 +84,11 @@ impl Terminal {
         command.current_dir(folder.path(".")).stdin(end()).stdout(end()).stderr(end());
         let lead = || {
             nix::unistd::setsid()?;
-            // SAFETY: it is its standard input, which is a terminal, by now.
+            // SAFETY: it is its standard input, which is a terminal at this point.
             unsafe { controlling_terminal(0, 0) }?;
             Ok(())
         };
-        // SAFETY: two system calls, and nothing else.
+        // SAFETY: this makes only two system calls.
         unsafe { command.pre_exec(lead) };
         let fxtrec = spawn(with_usual_signals(&mut command));
         let seen = Arc::new(Mutex::new(String::new()));

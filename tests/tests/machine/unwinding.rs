@@ -49,7 +49,7 @@ impl Told {
             [&self.right, &self.waits].map(|of| of.get(function).copied().unwrap_or(0));
         let missing = self.missing;
         println!("{function}: {right} of {waits}, {missing} may be missing");
-        // Two may be of something else: how the thread began, and a page that was not there.
+        // Two may belong to something else: how the thread began, and a page that was not in memory.
         assert!(right + missing + 2 >= waits, "{function}: {right} of {waits}, missing {missing}");
         assert!((waits + missing) * 4 >= ROUNDS * 3, "{function}: {waits} of {ROUNDS}");
     }

@@ -484,7 +484,8 @@ fn why_names_the_quota_that_is_used_up() {
     assert!(why.advises("raise the quota of /fxtrec-why-"), "{:#}", why.why);
 }
 
-/// The host of this machine may or may not take CPUs away now. The kernel counts the time that it took, and the answer agrees with it.
+/// The host of this machine may or may not take CPUs away at this time. The kernel counts the time that it took, and the answer agrees with
+/// it.
 #[test]
 fn why_names_the_host_where_it_takes_the_cpu() {
     if !may_record() {

@@ -126,7 +126,7 @@ impl Client {
     /// last thing that the process does, otherwise by the client's thread.
     pub(super) fn alert(&self, name: &str) {
         let mut inbox = lock(&self.inbox);
-        // Not before waiting alerts.
+        // Not before waiting alerts are sent.
         if inbox.alerts.is_empty() && self.tell_directly(name) {
             return;
         }

@@ -64,7 +64,7 @@ pub(in crate::provider) fn receive(socket: BorrowedFd<'_>) -> Received {
     Received::Message(bytes, descriptors)
 }
 
-/// One packet from the FIFO; `None` if there is none now.
+/// One packet from the FIFO; `None` if there is none at the moment.
 ///
 /// # Errors
 ///

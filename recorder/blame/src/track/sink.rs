@@ -12,7 +12,7 @@ use crate::threads::Index;
 /// Why the state of a thread is unknown.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Reason {
-    /// The recording contains nothing about the thread before this.
+    /// The recording contains nothing about the thread before this time.
     #[default]
     NotSeen,
     Lost,

@@ -135,7 +135,7 @@ struct Held {
     records: VecDeque<RawRecord>,
     /// Time of the youngest record that this ever held.
     youngest: Nanos,
-    /// Time of the last move that was handed out.
+    /// Time of the last move that was passed on.
     moved: Nanos,
 }
 
@@ -170,7 +170,7 @@ struct Decoder {
     taken: Option<Taken>,
     /// How long the queue of the next record's thread was throttled.
     kept: Option<Kind>,
-    /// The cause of the interrupt that does the next wake-up.
+    /// The cause of the interrupt of the next wake-up.
     origin: Option<(RawOrigin, Bytes)>,
     /// Time of the last move.
     moved: Nanos,
@@ -365,7 +365,7 @@ impl Held {
         told.fold(0, u64::saturating_add)
     }
 
-    /// Time of the first record that has a time. The records before it refer to it, so they are handed out with it; it may not have arrived
+    /// Time of the first record that has a time. The records before it refer to it, so they are passed on with it; it may not have arrived
     /// yet, unless there is no room for it.
     #[inline]
     fn first(&self) -> Option<Nanos> {
@@ -390,7 +390,7 @@ impl Held {
                 go_on = take(record);
             }
         }
-        // With many CPUs, usually only one record is done at a time, and `drain` is slower for that.
+        // With many CPUs, usually only one record is processed at a time, and `drain` is slower for that.
         match done {
             1 => drop(self.records.pop_front()),
             _ => drop(self.records.drain(..done)),

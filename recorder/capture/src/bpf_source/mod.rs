@@ -96,7 +96,7 @@ impl Intake for LaneIntake {
     }
 }
 
-/// Decodes the events that the merger passes on. Each lane uses the decoder with its number.
+/// Decodes the events that the merger passes on. Each lane uses the decoder with the same index.
 struct Decoding<'a, 'b> {
     decoders: &'a mut [LaneDecoder],
     take: &'a mut Take<'b>,
@@ -436,7 +436,7 @@ impl Source for BpfSource {
                 let online = rings.online()?;
                 for lane in &mut *lanes {
                     lane.follow(online.contains(&lane.cpu));
-                    // Everything that a CPU did before it went offline is in its lane now.
+                    // All events of a CPU before it went offline are in its lane at this time.
                     lane.look();
                 }
             }
@@ -451,7 +451,7 @@ impl Source for BpfSource {
         self.report_losses();
         let BpfSource { events, merging, decoders, states, narrow, calls, .. } = self;
         let intake = &mut *merging.intake();
-        // A CPU that goes offline keeps its lane, so that no switch is missed when it comes back.
+        // A CPU that goes offline keeps its lane, so that no switch is missed when it is online again.
         for cpu in intake.rings.cpus() {
             if intake.lanes.iter().all(|lane| lane.cpu != cpu) {
                 let time = clock::now();

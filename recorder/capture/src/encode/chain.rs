@@ -48,7 +48,7 @@ pub struct Chain {
 }
 
 impl Chain {
-    /// The thread on the CPU, or before a loss; `None` until an event showed one. The idle task counts as a thread here.
+    /// The thread on the CPU, or before a loss; `None` until an event showed one. The idle task counts as a thread in this chain.
     #[inline(always)]
     pub fn current(&self) -> Option<Occupant> {
         self.seat.presumed().and_then(Has::thread)

@@ -61,7 +61,7 @@ pub struct Encoder<L> {
     /// The cause of the interrupt that does the next wake-up of this CPU.
     origin: Option<(Cpu, Origin)>,
     kernel: Arc<KernelSymbols>,
-    /// The cgroups that are throttled now.
+    /// The cgroups that are currently throttled.
     periods: OpenPeriods,
     /// Gives kernel locks ids of this recording, instead of their addresses.
     lock_ids: RandomState,
@@ -576,11 +576,11 @@ impl<L: Lanes> Encoder<L> {
         let out = Side { koid: former.koid, weight: weight(switch.prev, switch.prev_prio) };
         let inn = self.side(incoming, switch.next_prio);
         let (slice, taken) = self.chains.of(cpu).end_slice(time, former.koid);
-        // Its process is not known any more.
+        // Its process is no longer known.
         let slice = slice.map(|facts| SliceFacts { futex: None, ..facts });
         let syscall = switch.syscall.filter(|_| state.fxt == ThreadState::Blocked);
         let words = Words { syscall, ..Words::reported(state, slice, taken) };
-        // It is not known any more; its name was written when it was switched in.
+        // It is no longer known; its name was written when it was switched in.
         if self.write_switch(time, cpu, (IDLE, out), (incoming, inn), words)? {
             self.stats.switches_written += 1;
         }
@@ -596,7 +596,7 @@ impl<L: Lanes> Encoder<L> {
         Side { koid: thread.koid, weight: thread.weight }
     }
 
-    /// Writes a switch as far as it is in scope; returns false if it is not.
+    /// Writes a switch as far as it is in scope; returns false if it is out of scope.
     fn write_switch(
         &mut self,
         time: Nanos,

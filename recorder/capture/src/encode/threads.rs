@@ -163,7 +163,7 @@ pub struct Threads {
     lookup: Box<dyn Lookup + Send>,
     /// Forks up to this time may be of threads that are already in the snapshot.
     snapshot_end: Nanos,
-    /// The cgroups whose processes are in scope, if the scope consists of cgroups and the source leaves the choice to this.
+    /// The cgroups whose processes are in scope, if the scope consists of cgroups and the source does not filter by it.
     globs: Option<Vec<Pattern>>,
     /// The globs of the scope that have not matched any process so far.
     unseen_globs: Vec<Pattern>,

@@ -22,7 +22,7 @@ pub struct Throttled {
     /// The CPU from whose queue it was removed.
     pub cpu: Cpu,
     pub throttle: Throttle,
-    /// How long it was throttled, once that is known.
+    /// How long it was throttled, when that is known.
     pub length: Option<Nanos>,
     /// The period of its cgroup on that CPU, if known.
     pub period: Option<u64>,

@@ -138,7 +138,7 @@ pub struct Watch {
     /// Whether the recorder's own threads fire.
     recorder: bool,
     quiet_until: Nanos,
-    /// Whether there is no room for the result of another one.
+    /// Whether there is no room for another result.
     busy: bool,
     fired: Vec<Fired>,
     counts: Counts,
@@ -208,7 +208,7 @@ impl Watch {
         &self.triggers
     }
 
-    /// Says that samples of `extra` are hits of the probe, or returns of the function, that `trigger` waits for.
+    /// Reports that samples of `extra` are hits of the probe, or returns of the function, that `trigger` waits for.
     pub fn expect(&mut self, extra: ExtraIndex, trigger: usize) {
         let at = usize::from(extra.0);
         if at >= self.probes.len() {
@@ -217,7 +217,7 @@ impl Watch {
         self.probes[at].push(trigger);
     }
 
-    /// Whether a duration may meet a trigger: two comparisons, and hardly any does.
+    /// Whether a duration may meet a trigger: this takes two comparisons, and hardly any duration does.
     #[inline(always)]
     pub fn may_meet(&self, metric: Metric, nanos: Nanos) -> bool {
         self.reach[metric as usize].has(nanos)
@@ -239,7 +239,7 @@ impl Watch {
         self.met(&self.lengths[metric as usize], nanos, &is_true)
     }
 
-    /// Counts a wait for a CPU that met no trigger, if it would have met one on waits of the other kind.
+    /// Counts a wait for a CPU that met no trigger, if it would have met a trigger on waits of the other kind.
     #[cold]
     pub fn count_other(
         &mut self,
@@ -274,7 +274,7 @@ impl Watch {
         self.of_probe(extra).filter(hits).find(|trigger| self.applies(*trigger, &is_true))
     }
 
-    /// The trigger that a call which this return ends meets, if one does.
+    /// The trigger that a call which ends with this return meets, if there is one.
     pub fn call(
         &self,
         extra: ExtraIndex,
@@ -288,7 +288,7 @@ impl Watch {
         self.probes.get(usize::from(extra.0)).into_iter().flatten().copied()
     }
 
-    /// The trigger that a turn of this length meets, if one does.
+    /// The trigger that a turn of this length meets, if there is one.
     pub fn turn(&self, nanos: Nanos, is_true: impl Fn(&Condition) -> bool) -> Option<usize> {
         self.met(&self.turns, nanos, &is_true)
     }
@@ -348,7 +348,7 @@ impl Watch {
         self.fired.push(fired);
     }
 
-    /// Sets whether more has fired than can be handled, so that nothing more may fire for now.
+    /// Sets whether more triggers have fired than can be handled, so that no further ones may fire for now.
     pub fn set_busy(&mut self, busy: bool) {
         self.busy = busy;
     }

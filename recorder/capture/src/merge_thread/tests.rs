@@ -1,4 +1,4 @@
-//! The merge thread hands out the same events as the capture thread would.
+//! The merge thread passes on the same events as the capture thread would.
 
 use super::super::event::{Kind, Loss, Payload, Sample};
 use super::super::order::{Lane, Merger, NoBacklog};

@@ -72,7 +72,7 @@ fn a_full_queue_makes_room_though_another_cpu_is_quiet() {
     let mut merger = Merger::new();
     let busy = merger.lane(Cpu(0));
     merger.lane(Cpu(1));
-    // All of it within the window, so that the quiet CPU would hold it up.
+    // All of it is within the window, so the quiet CPU would hold it up.
     const MS: u64 = 1_000_000;
     for event_number in 0..QUEUE_EVENTS as u64 {
         merger.push(busy, event(500 * MS + event_number));

@@ -246,7 +246,7 @@ fn events_that_were_counted_and_neither_written_nor_lost_are_unreported() {
     machine.fire(1, |attr| attr.type_ == 2 && attr.config == second, 3);
     rings.rings[1].reported.others = 1;
     assert_eq!(rings.stats().unreported.total(), 0, "there may be more in the rings");
-    // One CPU ends with the recording, the other before.
+    // For one CPU, that is the end of the recording; the other one ends earlier.
     machine.write(ONLINE, "0\n");
     rings.look_for_cpus(&Suspects::These(Vec::new()), &mut merger).expect("nothing is refused");
     rings.tell_rest(&mut merger);

@@ -47,7 +47,7 @@ pub(super) const MOST_PROGRAMS: usize = 8192;
 /// The age of its last stack at which a program counts as unused.
 const LATELY: Nanos = Nanos(3_000_000_000);
 
-/// How long no programs are forgotten after too many frames had no names.
+/// For this long after too many frames had no names, no programs are forgotten.
 const FULL: Nanos = Nanos(10_000_000_000);
 
 /// Maximum number of known mappings, for all programs together: code in further mappings is in no file.
@@ -107,7 +107,7 @@ pub(super) enum Told {
     Stack {
         program: usize,
         tid: Tid,
-        /// When the thread was there.
+        /// The time at which the thread was there.
         since: Nanos,
         until: Nanos,
         /// The length of the wait, or of the wait that it ended, or the time that a sample represents.
@@ -139,7 +139,7 @@ impl Told {
     }
 }
 
-/// A mapping that was sent, because a frame is in it.
+/// A mapping that was sent, because it contains a frame.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Placed {
     pub(super) mapping: Mapping,
@@ -226,11 +226,11 @@ impl Program {
 pub(super) struct Collector {
     pub(super) rings: Rings,
     to: Sender<Told>,
-    /// A request for everything that exists by now.
+    /// A request for everything that exists at this time.
     asked: Receiver<()>,
     /// Whether functions are named during the recording, since a file of it may end at any time.
     in_parts: bool,
-    /// How long functions get names when a file ends; `None` if they get none at all.
+    /// How long functions are looked up when a file ends; `None` if they are not looked up.
     pub(super) symbols: Option<Duration>,
     /// The time that a sample of a running thread represents, in nanoseconds.
     period: u64,
@@ -245,7 +245,7 @@ pub(super) struct Collector {
     nowhere: FxHashSet<(usize, u64)>,
     /// Processes whose mappings could not be read in time; they are not tried again.
     pub(super) locked: FxHashSet<Pid>,
-    /// The number of the next new one.
+    /// The number of the next new module.
     next_program: usize,
     /// By their memory and, if it was reported, by when they began: the next one's memory may be at the same address.
     by_process: FxHashMap<(Pid, u64, Nanos), usize>,
@@ -282,7 +282,7 @@ pub(super) struct Collector {
     pub(super) lost_names: u64,
     /// The number of programs that is too large.
     many: usize,
-    /// When programs without a recent stack were last searched for.
+    /// When programs without a recent stack were last searched.
     rested: Nanos,
     /// When to check again for deleted files.
     pub(super) deleted: Instant,
@@ -653,7 +653,7 @@ impl Collector {
         self.tell(Told::Code { program: KERNEL, tid, until, modules, mappings: vec![mapping] });
     }
 
-    /// The number of the program that a sample is of.
+    /// The number of the program that a sample belongs to.
     pub(super) fn program(&mut self, sample: &Sample) -> usize {
         let life = self.lives.of_sample(sample.pid, when(sample), sample.space);
         let key = (sample.pid, sample.space, life.map_or(Nanos(0), AddressSpace::since));

@@ -1,7 +1,7 @@
 //! Requests about the files of recorded processes, and what happens if files never respond.
 //!
-//! Another process opens and reads the files: see [`Worker`], and [`super::reader`] for what it does. The recorder itself opens none of
-//! them. It holds each by a descriptor that only identifies the file (`O_PATH`), and sends the descriptor along with a request.
+//! Another process opens and reads the files: see [`Worker`], and [`super::reader`] for what it does. The recorder itself opens no such
+//! file. It holds each by a descriptor that only identifies the file (`O_PATH`), and sends the descriptor along with a request.
 
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::Arc;

@@ -243,7 +243,7 @@ impl Images {
         self.all[image].python.as_ref()
     }
 
-    /// Whether it is better to name the functions of a file all at once.
+    /// Whether it is better to look up all functions of a file together.
     pub(super) fn has_many_symbols(&self, image: usize) -> bool {
         self.all[image].file.is_some() && self.all[image].symbols > MANY_SYMBOLS
     }

@@ -25,7 +25,7 @@ const LINE_BYTES: usize = 4096;
 pub(super) const MOST_MADE: usize = 8 << 20;
 const FUNCTION_BYTES: usize = 64;
 
-/// The most maps that are held at a time. Functions of further programs have no names.
+/// The maximum number of maps that are held at a time. Functions of further programs have no names.
 const MOST_MAPS: usize = 256;
 
 /// The most addresses of a program that get names.

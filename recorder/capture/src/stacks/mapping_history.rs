@@ -32,14 +32,14 @@ use fxtrec_units::{Nanos, Pid};
 /// How long ended processes are remembered, for stacks that are processed later.
 const MEMORY: u64 = 2_000_000_000;
 
-/// Maximum number of mappings that are kept, for all processes together. Beyond that, all are forgotten; processes that still live can be
-/// read again. A mapping that takes more memory than usual counts as several.
+/// Maximum number of mappings that are kept, for all processes together. Beyond that limit, all are forgotten; processes that still run can
+/// be read again. A mapping that takes more memory than usual counts as several.
 pub(super) const MOST: usize = 48 * 1024;
 
 /// The size of one mapping, in bytes.
 pub(super) const UNIT: usize = 256;
 
-/// The number that these mappings count as.
+/// The size by which these mappings are counted.
 fn units_of(mappings: &[ExecutableMapping]) -> usize {
     mappings.iter().map(|mapping| 1 + mapping.bytes() / UNIT).sum()
 }
@@ -58,7 +58,7 @@ pub(super) struct AddressSpace {
 }
 
 impl AddressSpace {
-    /// When it began; 0 if it existed before.
+    /// When it began; 0 if it existed before the recording.
     pub(super) fn since(&self) -> Nanos {
         self.since
     }

@@ -123,7 +123,7 @@ pub enum Kept {
     Whole,
     /// Several files, each of which explains its own stacks.
     InPieces,
-    /// Only the newest part is kept, and written on request.
+    /// Only the newest part is kept, and it is written on request.
     Newest,
 }
 

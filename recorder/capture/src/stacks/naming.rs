@@ -57,7 +57,7 @@ impl Collector {
                     self.counts.unanswered_addresses += u64::from(program.made.is_silent());
                     name
                 }
-                // Its symbols are read in pieces at that time. If it has no symbols, that is counted then.
+                // Its symbols are read in pieces at that time. The case that it has no symbols is counted at that time.
                 number if self.symbols.is_some() && self.waits_for_the_end(number, within) => {
                     self.frames.later.push((number, address));
                     continue;

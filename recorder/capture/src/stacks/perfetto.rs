@@ -155,7 +155,7 @@ impl Samples {
     }
 
     pub(super) fn add(&mut self, sample: Sample, program: usize, frames: &[u64]) {
-        // Only as many are removed as are added, so that the work is spread out.
+        // Only as many are removed as are added, so that the work is distributed.
         while self.rolls
             && (self.all.len() >= MOST_SAMPLES
                 || self.words + frames.len() + STACK_WORDS > MOST_WORDS)

@@ -41,7 +41,7 @@ use objects::{Found, Function};
 /// The first address for Python functions, above all addresses of the kernel and of programs.
 const FIRST: u64 = 1 << 62;
 
-/// The maximum size of the functions of all programs, in bytes. Beyond that, all are read again.
+/// The maximum size of the functions of all programs, in bytes. Beyond that limit, all are read again.
 pub(super) const MOST_BYTES: usize = 6 << 20;
 
 /// The maximum number of programs whose memory is held open at the same time. Functions of other programs have no names.

@@ -63,8 +63,8 @@ pub(super) struct Described {
     pub(super) segments: Vec<Segment>,
     /// Bytes of its symbol tables.
     pub(super) symbols: u64,
-    /// Whether the file's process may read it, and therefore know the names of its functions. Otherwise the answer reveals nothing about
-    /// it.
+    /// Whether the file's process may read it, and therefore know the names of its functions. Otherwise the answer does not depend on its
+    /// content.
     pub(super) is_readable: bool,
     /// The rights that decide which other files are opened for it.
     pub(super) rights: Rights,

@@ -43,7 +43,7 @@ pub(super) const MOST_CODE: usize = 8 << 20;
 const OVERDUE: Duration = Duration::from_millis(300);
 const MANY_BYTES: usize = 3 << 20;
 
-/// How long it may run within [`WINDOW`] and still get high priority.
+/// The CPU time that it may use within [`WINDOW`] and still get high priority.
 const SMALL: Duration = Duration::from_millis(100);
 const WINDOW: Duration = Duration::from_secs(1);
 
@@ -51,7 +51,7 @@ const WINDOW: Duration = Duration::from_secs(1);
 #[derive(Clone, Copy, Debug)]
 struct Share {
     since: Instant,
-    /// How long it had run at `since`.
+    /// Its CPU time at `since`.
     before: Duration,
 }
 

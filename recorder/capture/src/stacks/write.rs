@@ -35,10 +35,10 @@ pub(super) const MOST_FACTS: usize = 96 * 1024;
 /// The same, including processes that still exist.
 pub(super) const OVER_FACTS: usize = 32 * 1024;
 
-/// The bytes of a name that count as one.
+/// The size in bytes by which a name is counted.
 pub(super) const FACT_BYTES: usize = 64;
 
-/// The number that a name counts as.
+/// The size by which a name is counted.
 fn facts_of(name: &str) -> usize {
     1 + name.len() / FACT_BYTES
 }
@@ -49,7 +49,7 @@ struct Program {
     process: Koid,
     code: Places<(Module, Mapping)>,
     names: FxHashMap<u64, Arc<str>>,
-    /// The number that its names count as.
+    /// The size by which its names are counted.
     name_facts: usize,
     /// The numbers of the modules that are already in the file.
     written: FxHashSet<u16>,

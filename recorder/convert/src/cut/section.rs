@@ -24,7 +24,7 @@ pub struct Owner<'n> {
     /// Its id in the archive.
     pub id: ProviderId,
     pub name: &'n str,
-    /// When its open operations end; `None` if the provider has ended, and its operations with it.
+    /// The time at which its open operations end; `None` if the provider and its operations have ended.
     pub until: Option<Nanos>,
 }
 

@@ -312,7 +312,7 @@ impl<W: Write> Importer<W> {
         self.checked(taken)
     }
 
-    /// The time of the next record, which is not before that of the previous one.
+    /// The time of the next record, which is not before the time of the previous one.
     fn advance(&mut self, time: Nanos) -> Result<Nanos, ConvertError> {
         if self.last.is_none() {
             self.begin(time)?;

@@ -109,7 +109,7 @@ impl Reader {
 
     fn in_file(&mut self, build: &Build, addresses: &[u64], take: Take<'_>) -> bool {
         if build.paths.iter().any(|path| path == VDSO) {
-            // No other index has more.
+            // No other index has more entries.
             self.has_symbols = true;
             return in_vdso(build, addresses, take);
         }

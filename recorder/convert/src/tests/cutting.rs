@@ -91,7 +91,7 @@ fn a_loss_that_had_begun_in_the_window_is_reported_at_its_end() {
     put_switch(&mut trace, 0, 1, (0, 41));
     put_switch(&mut trace, 1, 2, (0, 60));
     put_switch(&mut trace, 0, 5, (41, 50));
-    // It follows the window, and the next loss follows it.
+    // It is after the window, and the next loss is after it.
     put_switch(&mut trace, 1, 8, (60, 0));
     let number = |name, number: u64| (name, Value::uint(number));
     for (time, name, args) in [

@@ -71,7 +71,7 @@ fn begins_and_ends_are_paired_by_time_in_any_order_of_the_file() {
         .map(|(name, begin, end)| (name.to_owned(), begin * 1000, end * 1000))
         .collect();
     for step in [1, 3, 7, 9] {
-        // Each step visits all lines in another order.
+        // Each step visits all lines in a different order.
         let order: Vec<&str> = (0..lines.len()).map(|at| lines[at * step % lines.len()]).collect();
         let (fxt, report) = to_fxt(&format!("[{}]", order.join(",\n")));
         assert_eq!(durations(&fxt, 2), expected, "{order:#?}");

@@ -28,7 +28,7 @@
 //! ```
 //!
 //! The CPU is that of the lane. The lower 16 bits of a state are kept; they include all reported states. System call numbers are far below
-//! that. Priorities are truncated to a byte: they are between -1, for deadline tasks, and 139. The upper byte of a wake-up's target CPU is
+//! this. Priorities are truncated to a byte: they are between -1, for deadline tasks, and 139. The upper byte of a wake-up's target CPU is
 //! the upper byte of the waker, whose id has only 22 bits. A name precedes the first record of its lane that mentions the thread, and is
 //! repeated after the thread was renamed. Facts about a slice precede the switch that ends it, and so does the quota that keeps its thread
 //! from running; most slices have no such facts. With `--locks`, the futex on which its thread blocks, and the kernel lock that it waits
@@ -304,7 +304,7 @@ pub mod part {
 pub enum RecordKind {
     /// `sched_switch`. Its flags: whether the outgoing thread is preempted; which of the two threads are in scope.
     Switch = 1,
-    /// `sched_wakeup`. First flag of wake-ups: an interrupt does it.
+    /// `sched_wakeup`. First flag of wake-ups: caused by an interrupt.
     Wakeup = 2,
     /// `sched_wakeup_new`. Second flag: the new thread belongs to the process of the current thread, which created it.
     WakeupNew = 3,
@@ -316,7 +316,7 @@ pub enum RecordKind {
     /// Facts about the slice that the next switch of the lane ends.
     Slice = 7,
     /// The outgoing thread of the lane's next switch, or the thread that its next wake-up wakes, waits in a queue that is throttled or was.
-    /// First flag: it is throttled now.
+    /// First flag: it is currently throttled.
     Throttled = 8,
     /// How long a thread's queue was throttled so far. First flag: the thread was just moved there; otherwise it leaves the queue. Second
     /// flag: the queue is still throttled.
@@ -331,7 +331,7 @@ pub enum RecordKind {
     Contention = 13,
     /// A system call begins; with the first flag, it ends.
     Call = 14,
-    /// The cause of the interrupt that does the lane's next wake-up.
+    /// The cause of the interrupt of the lane's next wake-up.
     Origin = 15,
     /// More bytes of an `Origin`.
     More = 16,
@@ -339,7 +339,7 @@ pub enum RecordKind {
 
 /// The bits of a record's flags.
 pub mod flag {
-    /// In a switch: preempted. In a wake-up: an interrupt does it. In the time taken from a slice: a switch was requested.
+    /// In a switch: preempted. In a wake-up: caused by an interrupt. In the time taken from a slice: a switch was requested.
     pub const FIRST: u8 = 1;
     /// In a first wake-up: the thread belongs to its creator's process.
     pub const SAME_PROCESS: u8 = 2;
@@ -394,7 +394,7 @@ pub enum Record {
     },
     /// Records found no room.
     Lost {
-        /// The time when there was room again.
+        /// The time from which there was room again.
         time: Nanos,
         count: u64,
     },
@@ -421,7 +421,7 @@ pub enum Record {
         cgroup: u64,
         /// The lower half of the id of the thread's own cgroup.
         own: u32,
-        /// Whether it is throttled now; otherwise it was throttled before.
+        /// Whether it is currently throttled; otherwise it was throttled earlier.
         now: bool,
         /// Whether waits of all threads are reported, and not only of those that are switched out by throttling.
         of_queues: bool,
@@ -444,7 +444,7 @@ pub enum Record {
     Moved { time: Nanos, tid: Tid, from: Cpu, to: Cpu },
     /// The thread that is switched out next blocks on a futex.
     Futex(Futex),
-    /// The thread that is switched out next waits for a kernel lock; it may be preempted before.
+    /// The thread that is switched out next waits for a kernel lock; it may be preempted before that.
     Contention(Contention),
     /// A system call begins or ends.
     Call {
@@ -456,7 +456,7 @@ pub enum Record {
         result: Option<i64>,
         is_32_bit: bool,
     },
-    /// The cause of the interrupt that does the next wake-up.
+    /// The cause of the interrupt of the next wake-up.
     Origin(RawOrigin),
     /// More bytes of that cause.
     More([u8; part::MORE_BYTES]),

@@ -33,7 +33,7 @@ pub enum Origin {
     Timer { function: u64 },
     /// An interrupt of a device, and the beginning of its name.
     Device { irq: u32, name: Bytes<MOST_NAME_BYTES> },
-    /// Work that interrupts leave for later; nothing else is known about it.
+    /// Work that interrupts defer; nothing else is known about it.
     Softirq(u32),
     /// A packet of a thread on this host, and when the thread sent it.
     Sent { sender: Tid, at: Nanos },

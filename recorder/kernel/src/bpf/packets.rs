@@ -1,7 +1,7 @@
 //! Which thread sent the packet that wakes another one on this host.
 //!
 //! A packet that stays on the host (through a loopback device, or between two ends such as those of containers) is received by a soft
-//! interrupt, often on a different CPU than the one where it was sent. The thread that runs there is unrelated to it. These programs
+//! interrupt, often on a different CPU than the one where it was sent. The thread that runs there has nothing to do with it. These programs
 //! (`packets.bpf.c`) follow the packet by the address of its `sk_buff`:
 //!
 //! ```text
@@ -18,7 +18,7 @@
 //!   expired). Without a socket, the interrupt forwards or answers the packet that it receives, and the sender is that packet's. If the
 //!   socket has no known sender, it is unknown: the packets of several threads may have waited for the address of their next host (ARP),
 //!   which another thread has requested.
-//! - A thread that its own packet wakes was woken by the kernel's answer to it, or because there is room again: no thread did that.
+//! - A thread that its own packet wakes was woken by the kernel's answer to it, or because there is room again: no thread caused that.
 //!
 //! A packet that is split is not followed; neither is one from or to a hardware device or a program. Each table has 1024 entries, found by
 //! the address: a lookup that finds the entry of another address yields nothing. If a thread passes a socket with unsent data to another

@@ -38,7 +38,7 @@ pub struct Setting<'a> {
     pub types: &'a Types,
     /// The facts that they report, and which of them the running kernel provides.
     pub way: Way,
-    /// How lanes are laid out.
+    /// The layout of lanes.
     pub shape: LaneShape,
     /// The map of lanes, by CPU.
     pub lanes: BorrowedFd<'a>,
@@ -116,7 +116,7 @@ pub struct Program {
 }
 
 impl Program {
-    /// The request to the kernel to load it.
+    /// The kernel request to load it.
     pub fn spec(&self) -> ProgramSpec<'_> {
         let Program { name, insns, license, on } = self;
         ProgramSpec { name, insns, license, on: *on }

@@ -13,7 +13,7 @@
 //!   request goes directly to the driver. Requests that are merged into it later become a part of it.
 //! - A kernel request flushes the disk's cache for all requests that wait for a flush; these are completed right after it.
 //! - The kernel reuses the addresses of requests. A new request is recognized by its beginning; before Linux 6.5, by the kernel's own time
-//!   for it.
+//!   of it.
 //! - The table has 1024 slots, found by the address. If a slot holds the entry of another request, nothing is known about this one.
 //! - Only interrupts of devices and of timers, and the soft interrupts for disks, count: others complete requests among many other tasks.
 

@@ -73,7 +73,7 @@ impl RingBuffer {
         let (end, position) = self.positions();
         let mut at = position.load(Ordering::Relaxed);
         while at < end {
-            // The size is a power of two, so this is below it.
+            // The size is a power of two, so this is less than it.
             let offset = (at as usize) & (self.bytes - 1);
             // SAFETY: `offset` is below `bytes` and a multiple of eight, since the reader moves on by multiples of eight;
             // so the header is within the first of the two mappings of the data, after the page of the position.

@@ -411,7 +411,7 @@ unsafe fn info<T>(of: BorrowedFd<'_>) -> io::Result<T> {
         attr.info.info_len = size_of::<T>() as u32;
         attr.info.info = address(&raw mut info);
     });
-    // SAFETY: `info` is writable for the length given; the rest is the caller's promise.
+    // SAFETY: `info` is writable for the length given; the caller guarantees the rest.
     unsafe { bpf(bpf_cmd::BPF_OBJ_GET_INFO_BY_FD, &attr) }?;
     Ok(info)
 }

@@ -127,7 +127,7 @@ pub struct Held {
 }
 
 impl Held {
-    /// Makes the process. Its id is known from here on.
+    /// Makes the process. Its id is known from this point on.
     ///
     /// # Errors
     /// If an argument has a zero byte, or no process can be created.
@@ -266,7 +266,7 @@ impl Child {
     /// Errors of kill(2), for example EPERM if the child runs as another user.
     pub fn signal(&self, signal: Signal) -> io::Result<()> {
         if self.ended.is_some() {
-            // The id may belong to another process by now.
+            // The id may already belong to another process.
             return Ok(());
         }
         nix::sys::signal::kill(nix::unistd::Pid::from_raw(self.pid), signal)

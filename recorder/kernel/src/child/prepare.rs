@@ -198,7 +198,7 @@ impl Prepared {
             if !self.inherited.pipe_ignored {
                 libc::signal(libc::SIGPIPE, libc::SIG_DFL);
             }
-            // Last, because pending signals are delivered here.
+            // This is last, because pending signals are delivered here.
             let mask = self.inherited.mask.as_ref();
             check(step::SIGNALS, libc::sigprocmask(libc::SIG_SETMASK, mask, std::ptr::null_mut()))
         }

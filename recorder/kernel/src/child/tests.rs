@@ -49,7 +49,7 @@ fn file_with_mode(dir: &TempDir, name: &str, content: &str, mode: u32) -> PathBu
 fn signals_of_child(field: &str, inherited: &Inherited) -> u64 {
     let dir = TempDir::new().unwrap();
     let out = dir.path().join("out");
-    // Not a shell, since some shells change their signals at start.
+    // This is not a shell, since some shells change their signals at start.
     let launch = launch("cp", &["/proc/self/status", out.to_str().unwrap()]);
     let mut child = Held::start(&launch, inherited).unwrap().release().unwrap();
     assert_eq!(child.wait().unwrap().exit_code(), 0);
@@ -228,7 +228,7 @@ fn a_running_child_can_be_signalled_and_its_end_is_seen_by_poll() {
 #[test]
 fn a_child_killed_while_held_is_reported_by_its_wait_status() {
     let held = Held::start(&launch("true", &[]), &inherited()).unwrap();
-    // Not SIGINT, which a test that was started in the background ignores, as does its child.
+    // This is not SIGINT, which a test that was started in the background ignores, as does its child.
     held.child.signal(Signal::SIGTERM).unwrap();
     let mut child = held.release().unwrap();
     let code = child.wait().unwrap().exit_code();

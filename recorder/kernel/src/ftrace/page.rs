@@ -71,7 +71,7 @@ impl<'a> Page<'a> {
     #[inline]
     fn payload(&mut self, kind: u32) -> Option<&'a [u8]> {
         let bytes = match kind {
-            // Too long for the bits: the next word has the length, including itself.
+            // The length does not fit into the bits: the next word has it, including itself.
             0 => (self.take_u32()? as usize).checked_sub(UNIT),
             _ if kind <= self.layout.data_max => Some(kind as usize * UNIT),
             _ => None,

@@ -55,7 +55,7 @@ fn descriptors_that_nobody_asked_for_are_closed() {
         Ok(()) => {
             assert_eq!(ours.receive(&mut [0; 16]).expect("a message"), Received::Message(5));
         }
-        // From Linux 6.16 on.
+        // Supported since Linux 6.16.
         Err(refused) => assert_eq!(refused.raw_os_error(), Some(libc::EPERM)),
     }
     drop(given);

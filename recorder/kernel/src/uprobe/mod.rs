@@ -67,7 +67,7 @@ pub struct Uprobe {
 }
 
 impl Uprobe {
-    /// Completes `attr` for this probe. The path that it points to lives as long as the probe does.
+    /// Completes `attr` for this probe. The path that it points to lives as long as the probe.
     pub(super) fn fill(&self, attr: &mut b::perf_event_attr) {
         attr.type_ = self.pmu.kind;
         attr.config = self.pmu.config(self.place.on_return, self.place.semaphore);

@@ -37,7 +37,7 @@ pub struct FetchArg {
     pub moment: Moment,
 }
 
-/// On which side of a function a value is fetched. Only a [`Span`](super::SiteKind::Span) has both.
+/// On which side of a function a value is fetched. Only a [`Span`](super::SiteKind::Span) has both kinds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub enum Moment {
     /// When the instruction is reached.

@@ -308,7 +308,7 @@ mod tests {
         bytes
     }
 
-    /// A common part, and the entry of a function with these instructions behind it.
+    /// A common part, followed by the entry of a function with these instructions.
     fn frames(instructions: &[u8]) -> Vec<u8> {
         // Version 1, augmentation "zR" of one byte, code factor 1, data factor -8, return address in register 16; pointers have 4 bytes,
         // relative.
@@ -322,7 +322,7 @@ mod tests {
 
     /// An index that leads to one entry, for a function that begins at `start`.
     fn index(to: u32, start: u32) -> Vec<u8> {
-        // At 0x2000, with the tables 0x1000 behind it: the first pointer is counted from itself.
+        // At 0x2000, with the tables 0x1000 after it: the first pointer is counted from itself.
         let mut bytes = vec![1, 0x1B, 0x03, 0x3B];
         bytes.extend((0x1000_u32 - 4).to_le_bytes());
         bytes.extend(1_u32.to_le_bytes());

@@ -17,7 +17,7 @@ pub struct Function {
     pub(super) rank: u8,
     /// The linker's name.
     pub raw: String,
-    /// Its size in bytes; `None` if the file does not contain it.
+    /// Its size in bytes; `None` if the file does not contain the size.
     pub size: Option<u64>,
     /// Whether the code there only selects the function when the program starts.
     pub chooses: bool,

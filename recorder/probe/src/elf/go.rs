@@ -209,7 +209,7 @@ impl<'d> GoTable<'d> {
         self.name(self.at(address)?)
     }
 
-    /// All functions whose names are no longer than a sound table's.
+    /// All functions whose names are no longer than those of a valid table.
     pub(super) fn functions(&self) -> Vec<Function> {
         let mut left = most_name_bytes(self.len() as u64);
         let function = |number: usize| {

@@ -142,7 +142,7 @@ fn longest_list(abbreviations: &[u8]) -> usize {
 mod tests {
     use super::*;
 
-    /// The program that damaged ones are derived from.
+    /// The program from which damaged ones are derived.
     const ALONE: &[u8] =
         include_bytes!(concat!(env!("CARGO_MANIFEST_DIR"), "/fuzz/corpus/elf/alone"));
 

@@ -251,7 +251,7 @@ pub fn functions_at_while(
     Ok(true)
 }
 
-/// The end of a function; no address if the file does not contain it.
+/// The end of a function; no address if the file does not contain its size.
 fn end_of(symbol: &Sym64<Endianness>, endian: Endianness) -> u64 {
     match symbol.st_size(endian) {
         0 => u64::MAX,

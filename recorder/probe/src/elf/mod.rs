@@ -61,7 +61,7 @@ pub enum Arch {
 }
 
 impl Arch {
-    /// The one that fxtrec was built for, and whose programs run here.
+    /// The processor that fxtrec was built for, whose programs run here.
     pub const HOST: Arch = if cfg!(target_arch = "aarch64") { Arch::Aarch64 } else { Arch::X86_64 };
 }
 
@@ -180,7 +180,7 @@ impl<'d, R: ReadRef<'d>> Elf<'d, R> {
         Ok(Elf { data, endian, header, sections, program_headers, arch, segments })
     }
 
-    /// The processor it is for.
+    /// The processor that the file is for.
     pub fn arch(&self) -> Arch {
         self.arch
     }
@@ -212,7 +212,7 @@ impl<'d, R: ReadRef<'d>> Elf<'d, R> {
     /// The bytes of a section and its address, if there is a section with that name.
     ///
     /// # Errors
-    /// When the section is there but not within the file.
+    /// When the section exists but is not within the file.
     pub fn section(&self, name: &str) -> Result<Option<(&'d [u8], u64)>, ElfError> {
         let Some((_, header)) = self.sections.section_by_name(self.endian, name.as_bytes()) else {
             return Ok(None);

@@ -198,7 +198,7 @@ mod tests {
 
     #[test]
     fn a_name_that_unfolds_without_end_stays_as_it_is() {
-        // Each substitution repeats all before it: twice the length per step.
+        // Each substitution repeats all previous ones: twice the length per step.
         let mut raw = String::from("_Z1fSt4pairIiiE");
         for step in 0..40_u8 {
             let id = char::from(if step < 10 { b'0' + step } else { b'A' + step - 10 });
@@ -212,7 +212,7 @@ mod tests {
     fn a_name_that_is_too_expensive_is_shown_as_the_linker_has_it() {
         let expensive = format!("_Z1aDt{}", "nw".repeat(60));
         assert_eq!(names(&expensive), (expensive.clone(), expensive.clone(), expensive));
-        // Each part of a name of Rust is the one before it, twice.
+        // Each part of a name of Rust is the previous one, twice.
         let mut tuples = String::from("_RINvC1a1f");
         for _ in 0..60 {
             let last = tuples.len() - 2;
@@ -224,7 +224,7 @@ mod tests {
 
     #[test]
     fn many_expensive_names_cost_no_more_than_all_are_worth_and_usual_ones_stay_readable() {
-        // Each part is the one before it, twice.
+        // Each part is the previous one, twice.
         let mut repeated = String::from("_Z1fSt4pairIiiE");
         for step in 0..6 {
             repeated.push_str(&format!("S_IS{step}_S{step}_E"));

@@ -12,7 +12,8 @@ use super::names::{Budget, Names, squeeze};
 pub struct Selection<'a> {
     /// The function, by the name that matched.
     pub function: &'a Function,
-    /// Its displayed name: the readable name without parameters, or with them if needed to distinguish it from another selected one.
+    /// Its displayed name: the readable name without parameters, or with them if they are needed to distinguish it from another selected
+    /// one.
     pub name: String,
 }
 

@@ -7,10 +7,10 @@ use std::path::{Path, PathBuf};
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum LocateError {
-    /// Nothing before the colon, and no COMMAND or process to record.
+    /// There is nothing before the colon, and no COMMAND or process to record.
     #[error(":SYMBOL is a function of COMMAND, and there is no COMMAND or -p PID: name the binary")]
     NoCommand,
-    /// COMMAND is not there.
+    /// COMMAND does not exist.
     #[error("COMMAND {0} not found, so its functions are unknown")]
     CommandNotFound(String),
     /// The file cannot be opened.

@@ -89,7 +89,7 @@ pub struct Located {
 /// Finds the file that `binary` names: a single one, unless the processes to record see different files.
 ///
 /// # Errors
-/// When there is none, or there is no COMMAND or process that it could belong to.
+/// When there is no such file, or there is no COMMAND or process that it could belong to.
 pub fn locate(binary: &Binary, context: &Context) -> Result<Vec<Located>, LocateError> {
     let mut found: Vec<(Located, (u64, u64))> = Vec::new();
     for located in candidates(binary, context)? {

@@ -295,7 +295,7 @@ impl Cpus {
         self.change(cpu, now, |state| state.queue.lengthen(true, now));
     }
 
-    /// One thread less waits for the CPU, without being switched in there.
+    /// The number of threads that wait for the CPU decreases by one, without a switch in there.
     pub(super) fn dequeue(&mut self, cpu: u16, now: u64) {
         self.change(cpu, now, |state| state.queue.shorten(now));
     }

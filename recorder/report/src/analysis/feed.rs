@@ -192,7 +192,7 @@ impl Feeder {
         !self.batch.is_full() || self.hand_over()
     }
 
-    /// Hands over the current batch. Returns false when the analysis needs no more.
+    /// Hands over the current batch. Returns false when the analysis needs no more records.
     #[cold]
     fn hand_over(&mut self) -> bool {
         if self.batch.fed.is_empty() {

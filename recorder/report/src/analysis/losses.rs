@@ -163,7 +163,7 @@ impl<O: Observer> Analysis<O> {
             .sort_by(|a, b| (b.records, b.unknown, &a.name).cmp(&(a.records, a.unknown, &b.name)));
     }
 
-    /// A CPU went offline. No events are missing, but until it is online again it is not idle either.
+    /// A CPU went offline. No events are missing, but until it is online again, it is not idle either.
     pub(super) fn cpu_offline(&mut self, event: &Event<'_>) -> bool {
         if !self.advance(event.time) {
             return false;

@@ -190,7 +190,7 @@ impl Visitor for First {
     }
 }
 
-/// The result of an analysis after the reader has delivered all that it needs.
+/// The result of an analysis after the reader has delivered all the records that it needs.
 fn ended<O: Observer>(mut analysis: Analysis<O>, reader: &Reader<'_>) -> (Report, O) {
     let summary = reader.summary();
     analysis.losses.truncated = summary.is_truncated();

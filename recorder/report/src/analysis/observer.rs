@@ -113,7 +113,7 @@ pub struct Waited<'a> {
     pub span: Span,
     /// The CPU on whose queue the thread was at first.
     pub queued_on: Cpu,
-    /// The CPU that it then ran on.
+    /// The CPU on which it ran afterwards.
     pub ran_on: Cpu,
     /// The time within `span` in which its cgroup's quota was used up, in nanoseconds. It does not count as waiting.
     pub throttled: u64,
@@ -173,7 +173,7 @@ pub struct SwitchedOut<'a> {
     pub preempted: Option<u64>,
     /// How long it ran, in nanoseconds.
     pub ran: Option<u64>,
-    /// The state it left in.
+    /// The state in which it left the CPU.
     pub state: ThreadState,
     /// The kernel's letters, if the trace has them.
     pub detail: Option<&'a str>,

@@ -63,7 +63,7 @@ impl Sleeps {
 }
 
 impl<O: Observer> Analysis<O> {
-    /// The thread in the slot was blocked for longer than most times before.
+    /// The thread in the slot was blocked for longer than most threads before.
     #[cold]
     pub(super) fn note_sleep(&mut self, slot: u32, slept: Slept) {
         let sleeps = self.roster.live(slot).sleeps.get_or_insert_default();

@@ -53,7 +53,7 @@ fn next(state: ThreadState, said: Option<&SwitchArgs<'_>>) -> State {
         // After an inferred switch, the trace does not know the thread's state.
         _ if inferred(said) => State::Unknown,
         ThreadState::Running if said.is_some_and(|said| said.throttled) => State::Throttled,
-        // A thread cannot leave a CPU before it was there.
+        // A thread cannot leave a CPU before it was switched in there.
         ThreadState::New => State::Unknown,
         _ => State::after(state, detail(said)),
     }

@@ -11,7 +11,7 @@ use super::ranks;
 /// smaller.
 pub const ALPHA: f64 = 0.04;
 
-/// A ratio of new to base: 1.1 is 10 % more. Infinite where the base is 0 and the new side is not.
+/// A ratio of new to base: 1.1 is 10 % more. Infinite if the base is 0 and the new side is not.
 pub type Ratio = f64;
 
 /// How two groups of runs differ in one number.

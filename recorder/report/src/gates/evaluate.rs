@@ -97,7 +97,7 @@ pub struct Verdict<'g> {
     pub blame: Option<Blame>,
     /// The value, if there is one.
     pub measured: Option<Amount>,
-    /// The number of values behind it; `None` for a single number.
+    /// The number of values that it is based on; `None` for a single number.
     pub samples: Option<u64>,
     /// The number of further values whose beginning or end was not recorded.
     pub censored: u64,

@@ -79,7 +79,7 @@ pub struct Doubt {
 pub struct Offender {
     /// Its own figure.
     pub amount: Amount,
-    /// A description of it.
+    /// A description of the value.
     pub what: String,
 }
 

@@ -79,7 +79,7 @@ impl<C: Cell> Runs<C> {
         Self(self.0.iter().map(longer).collect())
     }
 
-    /// Merges each four bins into one.
+    /// Merges groups of four bins into one bin each.
     pub(super) fn merged(&self) -> Self {
         let mut merged = Self::default();
         let mut four = [C::default(); MERGED];

@@ -20,7 +20,7 @@ const MORE: u8 = 0x80;
 pub(super) struct Column(Vec<u8>);
 
 impl Column {
-    /// Appends a byte as it is.
+    /// Appends a byte unchanged.
     pub(super) fn byte(&mut self, value: u8) {
         self.0.push(value);
     }

@@ -18,7 +18,7 @@ pub(super) enum Event {
     /// A CPU switches to another thread.
     Switch {
         cpu: u16,
-        /// The thread that was switched out and now has another state; idle stands for none.
+        /// The thread that was switched out and now has another state; idle means none.
         outgoing: ThreadIndex,
         state: State,
         /// The thread that has the CPU, and runs.

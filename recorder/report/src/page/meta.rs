@@ -36,7 +36,7 @@ pub(super) struct Blocks {
     pub(super) alike: u32,
 }
 
-/// Stands in for a block's number if the tile is left out.
+/// Used in place of a block's number if the tile is left out.
 const LEFT_OUT: i8 = -1;
 
 /// The blocks of data that programs report in addition to spans.

@@ -36,7 +36,7 @@ pub(super) fn host(report: &Report) -> Option<String> {
 /// The maximum number of cgroups that are named individually.
 const MAX_CGROUPS: usize = 3;
 
-/// The cgroups that quotas stopped, as a sentence. `None` if they stopped none.
+/// The cgroups that quotas stopped, as a sentence. `None` if they stopped no cgroup.
 pub(super) fn stopped(report: &Report) -> Option<String> {
     let one = |quota: &Quota| {
         let periods = counted(quota.throttled_periods, "period", "periods");

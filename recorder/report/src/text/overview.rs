@@ -37,7 +37,7 @@ pub fn write_head(report: &Report, look: Look, out: &mut dyn Write) -> io::Resul
         hosts.sort_unstable();
         hosts.dedup();
         let hosts = hosts.join(", ");
-        // Other recorders write less about this.
+        // Other recorders write less information about this.
         let parts = [
             (" on ", &hosts, ""),
             (" (Linux ", &origin.release, ")"),

@@ -136,7 +136,7 @@ pub enum CategoryError {
     /// A character that no category has.
     #[error("a category must not contain control characters")]
     Control,
-    /// Something of the kernel's that there is not.
+    /// A category of the kernel that does not exist.
     #[error("unknown kernel category '{text}'{}", .meant.map(|name| format!("; did you mean {name}?")).unwrap_or_default())]
     NoSuchKernel {
         text: String,

@@ -294,7 +294,7 @@ impl KernelRecorder {
         (self.deliver.0)(records);
     }
 
-    /// Lets it end, and waits for that.
+    /// Lets it end, and waits until it has ended.
     fn end(&mut self) {
         self.asked.store(true, Ordering::Relaxed);
         self.signal(Signal::SIGTERM);
@@ -303,7 +303,7 @@ impl KernelRecorder {
             if Instant::now() > until {
                 self.progress.blame("it did not exit, and was killed".to_owned());
                 self.signal(Signal::SIGKILL);
-                // Ends it now, and reaps it.
+                // Ends it immediately, and reaps it.
                 let _ = self.child.wait();
                 break;
             }

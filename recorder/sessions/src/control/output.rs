@@ -20,7 +20,7 @@ use super::spool::Spool;
 use super::writer::{Destination, Writer, Wrote};
 use fxtrec_units::text::bytes;
 
-/// After the session has ended, a reader that reads nothing for this time gets nothing more.
+/// After the session has ended, a reader that reads nothing for this time gets no more data.
 const PATIENCE: Duration = Duration::from_secs(30);
 
 /// How often to check whether the session has ended while a reader reads nothing.

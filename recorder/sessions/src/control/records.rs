@@ -54,7 +54,7 @@ impl Splitter {
         Splitter { rest: Vec::new(), scheduling, sched: 0 }
     }
 
-    /// The whole records that are there with these bytes.
+    /// The complete records in these bytes.
     ///
     /// # Errors
     /// Fails when a word at which a record should begin is not a valid header.
@@ -69,7 +69,7 @@ impl Splitter {
                 let (index, is_sched) = (string::INDEX.get(first), content(first, record) == SCHED);
                 match is_sched {
                     true => self.sched = index,
-                    // From now on it refers to something else.
+                    // From now on, it refers to something else.
                     false if self.sched == index => self.sched = 0,
                     false => {}
                 }

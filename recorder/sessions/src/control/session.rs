@@ -248,7 +248,7 @@ impl Session {
     /// it is.
     pub(super) fn end(&self) -> Option<String> {
         self.wanted.store(false, Ordering::Relaxed);
-        // It ends when it is dropped; the rest of its output is not wanted.
+        // It ends when it is dropped; the rest of its output is discarded.
         drop(self.recorder().take());
         self.held().clear();
         self.output.close();

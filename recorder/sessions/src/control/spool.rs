@@ -21,7 +21,7 @@ pub(super) struct Spool {
     file: Option<File>,
     /// Where the next byte is read from the file.
     read: u64,
-    /// Where the next byte is written to it.
+    /// Where the next byte is written in the file.
     written: u64,
     folder: PathBuf,
     limit: u64,

@@ -84,7 +84,7 @@ pub(super) struct Destination {
 pub(super) enum Wrote {
     /// This many bytes were accepted.
     Bytes(usize),
-    /// None were accepted: the reader is not ready.
+    /// No bytes were accepted: the reader is not ready.
     Nothing,
 }
 

@@ -228,7 +228,7 @@ impl Core {
         self.answer(now);
     }
 
-    /// Answers callers that wait for providers, once all are done or the time is over.
+    /// Answers callers that wait for providers, once all of them have finished or the time has expired.
     fn answer(&mut self, now: Instant) {
         let Some(waiting) = self.waiting.take() else { return };
         let phase = match waiting {

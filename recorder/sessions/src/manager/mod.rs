@@ -226,7 +226,7 @@ impl Manager {
 
     /// Ends one archive and continues in another: writes the records of providers so far, ends their open spans at `time`, calls `between`,
     /// which redirects further output to the other archive, and begins the spans again there. Only for a [divided](Options::divided)
-    /// archive, in streaming mode. Does not wait for that.
+    /// archive, in streaming mode. Does not wait for the result.
     ///
     /// # Errors
     /// [`ManagerError::Gone`] only; then `between` is dropped.

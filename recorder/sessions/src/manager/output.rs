@@ -120,7 +120,7 @@ pub(super) struct Output {
     gone: HashMap<u32, usize>,
     /// Names and open spans for which there was no room, and which are missing in later archives.
     lacking: LeftOut,
-    /// Providers for which part of that is not in the archive either.
+    /// Providers for which part of that data is not in the archive either.
     unsaid: HashSet<u32>,
     /// Pieces that were dropped since there were too many.
     pub(super) forgotten: u64,
@@ -228,7 +228,7 @@ impl Output {
         }
     }
 
-    /// Notes that a provider will send nothing more.
+    /// Records that a provider will send no more data.
     pub(super) fn forget(&mut self, id: ProviderId) {
         match self.held.iter().filter(|owned| owned.id == id).count() {
             0 => self.forget_known(id.0),

@@ -97,8 +97,8 @@ impl Pending {
             return Err(OutFileError::Moved);
         }
         if let Some(owner) = place.owner {
-            // Not earlier: if it already had a name, its owner could write to it. It is usable nevertheless, so this is not treated as a
-            // failure.
+            // This is not done earlier: if it already had a name, its owner could write to it. It is usable nevertheless, so this is not
+            // treated as a failure.
             let _ = owner.take(&fresh.file);
         }
         match fresh.file.sync_all() {
@@ -109,7 +109,7 @@ impl Pending {
         place.must_be_replaceable()?;
         fresh.put_over(&place.name)?;
         place.directory.sync();
-        // Its temporary name may have led to another file, and the directory may be another one now.
+        // Its temporary name may have led to another file, and the directory may have been replaced.
         match place.leads_to(Facts::of_file(&fresh.file)?.id) {
             true => Ok(()),
             false => Err(OutFileError::Moved),

@@ -98,7 +98,7 @@ impl Hold {
         self.file.try_clone()
     }
 
-    /// Where its name leads now.
+    /// Where its name leads at present.
     pub fn whereabouts(&self) -> Whereabouts {
         let has_no_name = Facts::of_file(&self.file).is_ok_and(|facts| facts.has_no_name);
         if has_no_name {

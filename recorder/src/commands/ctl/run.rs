@@ -14,7 +14,7 @@ use crate::kernel::child::{Child, Held};
 use crate::kernel::signals::Signals;
 use crate::kernel::stop_token::StopToken;
 
-/// The longest single wait; every reason to stop waiting also wakes it.
+/// The longest single wait; every event that ends the wait also wakes it.
 const LONG: Duration = Duration::from_secs(3600);
 
 /// How often to check.

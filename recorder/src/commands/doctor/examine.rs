@@ -60,7 +60,7 @@ impl Opened {
         default_ring_bytes(self.cpus)
     }
 
-    /// Whether the kernel granted less than that.
+    /// Whether the kernel granted less than requested.
     pub(super) fn has_small_rings(&self) -> bool {
         self.ring_bytes < self.wanted_ring_bytes()
     }

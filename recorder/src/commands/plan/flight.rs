@@ -1,4 +1,4 @@
-//! The part of a plan that is about flight recording and long recordings.
+//! The part of a plan for flight recording and long recordings.
 
 use std::ffi::OsStr;
 use std::path::{Path, PathBuf};

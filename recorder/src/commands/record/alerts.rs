@@ -13,7 +13,7 @@ use std::collections::VecDeque;
 use crate::manager::{Alert, LongSpan};
 use crate::units::Nanos;
 
-/// After this many reads of the rings, all events before the alert have been handed out.
+/// After this many reads of the rings, all events before the alert have been passed on.
 const LOOKS: u8 = 3;
 
 /// The events that triggers wait for.
@@ -45,7 +45,7 @@ impl Alerts {
         self.waiting.extend(notices.map(|notice| (notice, 0)));
     }
 
-    /// The next alert or span that is due once events up to `ended` have been handed out.
+    /// The next alert or span that is due once events up to `ended` have been passed on.
     pub(super) fn due(&mut self, ended: Nanos) -> Option<Notice> {
         let (notice, looks) = self.waiting.front()?;
         if notice.time() > ended && *looks < LOOKS {

@@ -110,7 +110,7 @@ pub fn run_on(
 ) -> Result<u8, RecordError> {
     let mut output = None;
     let result = record(kernel, args, &mut output, err);
-    // Nothing more is read from it.
+    // No more data is read from it.
     if let Some(Err(error)) = output.map(|output| output.hand_over()) {
         say(err, format_args!("the output still belongs to root: {error}"));
     }

@@ -2,7 +2,7 @@
 //!
 //! When a file reaches its size or its time, the capture thread ends it between two rounds of events: it closes everything that is open in
 //! the file, and the whole content of the engine is written to it. The next file begins with a head, all names, and the current state of
-//! the machine, so each file can be read without the other, and each event is in exactly one of them.
+//! the machine, so each file can be read without the others, and each event is in exactly one of them.
 //!
 //! ```text
 //!  capture   round | turn: close, hand over, begin | round | round | round | round
@@ -98,7 +98,7 @@ impl Series {
 
     /// Removes files of earlier runs beyond the limits.
     pub(super) fn trim(&self) {
-        // Not in one statement: another thread takes these locks in the other order.
+        // This is not one statement, because another thread takes these locks in the other order.
         let trimmed = self.retained.files().trim(self.size.unwrap_or(0));
         if let Err(error) = trimmed {
             self.named().warnings.push(error.to_string());
@@ -389,7 +389,7 @@ impl Pieces {
         self.stage = Stage::Opening(rotated);
         self.begun = Instant::now();
         self.sizes = Sizes { round: self.sizes.round / 2, ..Sizes::default() };
-        // One free buffer is enough. Both are free when the drain thread has got there, or has ended.
+        // One free buffer is enough. Both are free when the drain thread has reached this point, or has ended.
         while engine.start(BufferDisposition::Retain).is_err() {
             if is_reached.recv_timeout(SOON) != Err(RecvTimeoutError::Timeout) {
                 return engine.start(BufferDisposition::Retain).map_err(|_| Closed);

@@ -136,7 +136,7 @@ impl Providers {
     }
 
     /// Continues their records in another file: everything that was recorded so far is passed to the drain thread, followed by `next`,
-    /// followed by the records after `time`. Does not wait for that.
+    /// followed by the records after `time`. Does not wait for the result.
     pub(super) fn rotate(&self, time: Nanos, next: Request) {
         let next = Passed { drain: self.drain.clone(), request: Some(next) };
         // If the manager has ended, dropping the request has already passed it on.

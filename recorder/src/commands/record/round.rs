@@ -1,4 +1,4 @@
-//! A completed round of events of the capture thread, which snapshots in circular mode and rotation work on.
+//! A completed round of events of the capture thread, on which snapshots in circular mode and rotation operate.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};

@@ -45,7 +45,7 @@ const OVERDUE: u64 = 300 * MS;
 /// How often the watch thread checks.
 const TICK: Duration = Duration::from_millis(100);
 
-/// How long it stays an ordinary thread after it was overdue: at first, and at most.
+/// How long it stays an ordinary thread after it was overdue: the first time, and the maximum.
 const BAN: u64 = 10_000 * MS;
 const LONGEST_BAN: u64 = 320_000 * MS;
 

@@ -88,7 +88,7 @@ fn contention_formats(sys: &dyn Sys, tracefs: &Tracefs) -> Option<ContentionForm
 fn homes(sys: &dyn Sys, tracefs: &Tracefs, by: By) -> Option<HomeFormats> {
     let own = cgroups::own()?;
     let attach = tracefs.event_format(sys, "cgroup", "cgroup_attach_task").ok()?;
-    // Only in the unified hierarchy can a process be created in another cgroup. ftrace reports each new task anyway.
+    // Only in the unified hierarchy can a process be created in another cgroup. ftrace reports each new task in any case.
     let newtask = (own.hierarchy == 0 && by == By::Perf)
         .then(|| tracefs.event_format(sys, "task", "task_newtask").ok())
         .flatten();

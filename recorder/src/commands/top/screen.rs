@@ -21,7 +21,7 @@ pub(super) struct Screen {
 }
 
 impl Screen {
-    /// Whether standard input can deliver keys.
+    /// Whether keys can be read from standard input.
     pub(super) fn has_keyboard() -> bool {
         stdin().is_terminal()
     }

@@ -162,7 +162,7 @@ fn after_a_loss_nothing_open_is_certain_but_what_has_a_cpu() {
     assert_eq!(parts(&why), expect(&expected));
     let why = ask(&scene, &within("t102", 1_000, 6_000));
     assert_eq!(parts(&why), expect(&[("on_cpu", 5_000)]));
-    // Also if the interval ends before the next event about the thread.
+    // This is also true if the interval ends before the next event about the thread.
     let why = ask(&scene, &within("t101", 1_000, 4_500));
     assert_eq!(
         parts(&why),

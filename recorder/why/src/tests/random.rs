@@ -231,7 +231,7 @@ pub(super) fn steps() -> impl Strategy<Value = Vec<Step>> {
     prop::collection::vec(any::<Step>(), 20..200)
 }
 
-/// Events of any kind in any order, each a few microseconds after the one before.
+/// Events of any kind in any order, each a few microseconds after the previous one.
 fn anything(steps: &[(u8, u8, u8, u8, u8)]) -> Scene {
     let mut scene = Scene::with_causes(ALL);
     let mut now = 0;

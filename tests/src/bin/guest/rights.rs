@@ -63,7 +63,7 @@ fn try_with(copy: &PublicCopy, capabilities: &[u32], source: &str) -> Result<u64
     }
 }
 
-/// All that docs/record.md requires, and then without each of them.
+/// Everything that docs/record.md requires, and the same without each of the requirements.
 pub(crate) fn capabilities() -> Outcome {
     const ALL: [(u32, &str); 4] = [
         (DAC_READ_SEARCH, "CAP_DAC_READ_SEARCH"),

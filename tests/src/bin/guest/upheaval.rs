@@ -64,7 +64,7 @@ fn gaps(trace: &Trace) -> Vec<(u64, u64)> {
 /// trace has, and how many threads have missing switches.
 ///
 /// # Panics
-/// Also returns if most threads ran in gaps: then nothing is compared.
+/// Also returns if most threads ran in gaps: in that case, nothing is compared.
 fn compare_with_gaps(trace: &Trace, threads: &[Thread], said: &str) -> (u64, usize) {
     let gaps = gaps(trace);
     let is_in_gap = |it: &&Thread| gaps.iter().any(|gap| it.begin <= gap.1 && gap.0 <= it.end);
@@ -146,7 +146,7 @@ pub(crate) fn partition(source: &str) -> Outcome {
 
 /// The wall clock is set, back and forth, while the machine is recorded.
 pub(crate) fn clock(source: &str) -> Outcome {
-    // Forward first: a reader in between sees a later time than before.
+    // The clock is set forward first: a reader in between sees a later time than before.
     const STEPS: [i64; 2] = [3600, -3600];
     const NANOS: i64 = 1_000_000_000;
     let recorded = record_while(source, || {

@@ -62,7 +62,7 @@ fn the_files_together_hold_every_switch_that_the_kernel_counted_exactly_once() {
         assert!(!output.exists(), "all of it is in the numbered ones");
         let sizes: Vec<u64> =
             paths.iter().map(|path| path.metadata().expect("a file").len()).collect();
-        // The last one has all that is in the rings at the end, which is a second's at most.
+        // The last file contains everything that is in the rings at the end, which is one second at most.
         let before_last = &sizes[..sizes.len() - 1];
         assert!(rotate != "4M" || before_last.iter().all(|size| *size <= 4 << 20), "{sizes:?}");
         let traces = read_alone(&paths);

@@ -180,7 +180,7 @@ fn windows_that_overlap_are_each_whole() {
     let mut recorder = Victim("late in all").start(&options, &output, "6");
     let victim = victim_of(&recorder.printed());
     let spikes: Vec<(u64, u64)> = (0..6).map(|_| time_of(&recorder.printed())).collect();
-    // None of the windows is over: each ends with the recording.
+    // None of the windows has ended: each ends with the recording.
     let (code, said) = recorder.end();
     assert_eq!(code, 0, "{said}");
     let fired = summary(&said, "triggers").strip_suffix(" fired").expect("a number");

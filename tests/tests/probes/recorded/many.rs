@@ -1,4 +1,4 @@
-//! Many places at once.
+//! Many places at the same time.
 
 use std::collections::BTreeSet;
 use std::fmt::Write as _;

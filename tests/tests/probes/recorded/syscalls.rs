@@ -21,7 +21,7 @@ fn each_call_is_a_duration_with_what_it_returns() {
         assert_eq!(end.arg("ret"), "0");
         assert!(end.time - begin.time >= 1_000_000, "it sleeps for a millisecond");
     }
-    // Calls that were not requested are not there.
+    // Calls that were not requested are not recorded.
     assert!(
         recording
             .trace

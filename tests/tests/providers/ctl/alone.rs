@@ -89,7 +89,7 @@ fn a_running_recorder_is_asked_for_a_snapshot_and_no_other_process_is_touched() 
     assert!(gone.stderr.contains("does not exist"), "{}", gone.stderr);
 }
 
-/// Whether all records of a trace are there.
+/// Whether the trace contains all records.
 fn is_whole(folder: &Folder, name: &str) -> bool {
     folder.fxtrec(["dump", "--check", name]).code == 0
 }

@@ -259,7 +259,7 @@ fn stacks_within_the_rule_are_those_of_threads_whose_memory_the_user_may_read() 
     let all = ["start", "-o", "no.fxt", "--categories", "sched", "--stacks"];
     let refused = daemon.ctl_as_nobody(&all).expect(125);
     assert!(refused.stderr.contains("sched:own"), "{}", refused.stderr);
-    // Adding to the user's own session does not help either.
+    // Additions to the user's own session have no effect either.
     let keep = ["start", "-o", "own.fxt", "--categories", "sched:own", "--stacks"];
     daemon.ctl_as_nobody(&keep).expect(0);
     daemon.ctl_as_nobody(&["stop", "--keep"]).expect(0);

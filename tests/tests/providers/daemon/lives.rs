@@ -230,7 +230,7 @@ fn alerts_wait_for_whoever_asks_and_whoever_asks_waits_for_alerts() {
     let daemon = Daemon::start();
     let provider = daemon.provider("alarming");
     daemon.wait_for_provider("alarming");
-    // Nothing records: no client is notified.
+    // Nothing is recorded: no client is notified.
     provider.alert("too early");
     // The manager receives them one after the other.
     daemon.wait_for_provider("alarming");

@@ -24,7 +24,7 @@ fn an_application_and_the_scheduler_are_in_one_archive_and_agree() {
         assert!(app.finish().success());
         let stopped = client.stop(WRITE).expect("it stops");
         assert_eq!(stopped.provider_stats[0].buffering_mode, mode);
-        // It is there when the answer is.
+        // It exists when the answer arrives.
         let archive = Archive::read(&output);
         client.terminate().expect("it ends");
         assert_eq!(archive.names[&1], "fxtrec", "{mode:?}");

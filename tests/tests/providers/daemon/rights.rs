@@ -125,7 +125,7 @@ fn a_user_cannot_take_the_places_of_all_other_applications() {
         let told = daemon.client().providers().expect("it answers");
         assert_eq!((named(&told.providers), told.turned_away), (vec!["one", "two"], 1));
     });
-    // Root's are not counted with them, nor by them.
+    // Root's connections are not counted with them, nor limited by them.
     let _of_root = ["three", "four", "five"].map(|name| daemon.provider(name));
     daemon.wait_for_provider("five");
     let told = daemon.client().providers().expect("it answers");

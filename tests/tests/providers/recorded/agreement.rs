@@ -44,8 +44,8 @@ fn recorded(provider: &Provider, name: &str) -> Vec<(u64, u64, u64)> {
     spans
 }
 
-/// Asserts that each span is where it was printed to be, and that its thread slept in it. How close the printed times were to the closest
-/// span, in nanoseconds.
+/// Asserts that each span is at the printed time, and that its thread slept in it. How close the printed times were to the closest span, in
+/// nanoseconds.
 pub(super) fn agreement(provider: &Provider, name: &str, lines: &[String], trace: &Trace) -> u64 {
     let mut spans = recorded(provider, name);
     let mut expected = printed(lines);

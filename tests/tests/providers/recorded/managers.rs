@@ -94,7 +94,7 @@ fn a_new_manager_finds_applications_that_run_and_nothing_of_the_old_session_come
     assert_eq!(stopped.providers[0].fault, None);
     let after = second.only(folder.path());
 
-    // Each is valid by itself: every string and thread that a record refers to is there.
+    // Each is valid by itself: it contains every string and thread that a record refers to.
     let [old, new] = [&before, &after].map(|provider| provider.numbers("step"));
     for numbers in [&old, &new] {
         assert!(numbers.windows(2).all(|pair| pair[0] < pair[1]), "each once, in order");

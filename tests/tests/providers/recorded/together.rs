@@ -100,7 +100,7 @@ fn threads_of_an_application_in_a_pid_namespace_are_those_of_the_scheduler() {
     let (trace, archive) =
         (Trace::read(&folder.path("inner.fxt")), Archive::read(&folder.path("inner.fxt")));
     let provider = archive.providers.values().find(|it| it.name == "spans").expect("it came");
-    // It printed the ids of its namespace, which begin with 1. The times of its spans show which threads they are here.
+    // It printed the ids of its namespace, which begin with 1. The times of its spans identify its threads outside.
     let mut outer = BTreeMap::new();
     let mut lines = Vec::new();
     for line in spans_in(&folder.path("spans.txt")) {

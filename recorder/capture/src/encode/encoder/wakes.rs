@@ -247,8 +247,8 @@ impl<L: Lanes> Encoder<L> {
         let slot = match tid == wake.current {
             true => current,
             false if self.threads.has_ended(tid) => {
-                // The thread has been switched out for the last time since it began this. Everything that the trace shows about it already
-                // has a name.
+                // The thread has been switched out for the last time since this wake-up began. Everything that the trace shows about it
+                // already has a name.
                 let koid = self.threads.last_owner(tid);
                 return Ok(if self.narrow { Announced::Unknown } else { Announced::Task(koid) });
             }

@@ -293,7 +293,7 @@ impl<L: Lanes> Encoder<L> {
         self.lasted(is_met.then_some(trigger), (since, time), (None, slot, Some(from)))
     }
 
-    /// Reports that an interval has met a trigger, if it has.
+    /// Reports that an interval has met a trigger, if it has met one.
     fn lasted(
         &mut self,
         met: Option<usize>,
@@ -377,7 +377,7 @@ impl<L: Lanes> Encoder<L> {
         }
     }
 
-    /// An event without a length has met a trigger at a time on a CPU.
+    /// An event without a length has met a trigger, at this time on this CPU.
     fn fire_at(
         &mut self,
         (time, cpu): (Nanos, Cpu),

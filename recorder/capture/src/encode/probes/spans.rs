@@ -32,7 +32,7 @@ const RETURN_ADDRESS: u64 =
 const RETURN_ADDRESS_32: u64 =
     if cfg!(any(target_arch = "x86_64", target_arch = "x86")) { 4 } else { 0 };
 
-/// A duration that a thread is in.
+/// A duration that is open on a thread.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Frame {
     /// A function, with the stack pointer at its call, if known.

@@ -39,7 +39,7 @@ pub(super) enum Way {
     Public,
     /// The same, counting plain events.
     Counting(u64),
-    /// Never as plain events.
+    /// They are never passed on as plain events.
     Thorough,
 }
 

@@ -345,7 +345,7 @@ fn a_process_is_in_scope_as_long_as_it_is_in_a_cgroup_that_is() {
     assert!(scene.scheduled().is_empty());
     scene.at(110, 0, switch(6, "S", 5));
     assert_eq!(scene.scheduled(), ["110 cpu 0: 3489660929 (0) blocked -> 5 (1024)"]);
-    // A process that it starts is in the same cgroup; then the thread's process is moved out, and another one in.
+    // A process that it starts is in the same cgroup; afterwards, the thread's process is moved out, and another one in.
     scene.at(120, 0, fork((7, 7), (5, 5)));
     scene.at(130, 0, switch(5, "S", 7));
     scene.at(140, 0, Kind::Life(Life::Home { tid: Tid(7), cgroup: None }));

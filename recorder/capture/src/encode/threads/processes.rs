@@ -1,7 +1,7 @@
 //! The processes that known threads belong to.
 //!
 //! A process is kept while it has known threads, and found by its id in the recorder's pid namespace. Forks and renames announce a process
-//! before its first thread is known; it is then kept until that thread has ended.
+//! before its first thread is known; the process is then kept until that thread has ended.
 
 use std::sync::Arc;
 

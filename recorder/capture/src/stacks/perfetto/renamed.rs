@@ -16,8 +16,8 @@ use super::{Blobs, PACKET_BYTES, find, interned, label, number_of, numbered, pac
 /// New functions get unused numbers: the writer counts from 1.
 const FIRST: u64 = 1 << 32;
 
-/// The maximum number of functions without a name, and the most files, that are known in a sequence of packets. Further ones stay as they
-/// are.
+/// The maximum number of functions without a name, and the most files, that are known in a sequence of packets. Further frames are
+/// unchanged.
 const MOST: usize = 256 * 1024;
 
 /// The location of a frame.

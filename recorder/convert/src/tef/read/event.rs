@@ -136,7 +136,7 @@ impl Importer<'_> {
         args: &mut ArgSet<'a>,
     ) -> Result<Option<(u64, u64)>, ConvertError> {
         let EventKind::DurationComplete { end: Ticks(end) } = kind else { return Ok(None) };
-        // A complete event of FXT stays one.
+        // A complete event of FXT remains one.
         if self.ids.trusts_threads() || self.overlaps.nests(thread, begin, end) {
             return Ok(None);
         }

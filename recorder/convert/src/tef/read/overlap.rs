@@ -8,8 +8,8 @@
 //!                |--- b -----|              async       |--- b -----|
 //! ```
 //!
-//! Files may be sorted by begin, by end, or not at all. For each thread the operations with the latest ends are remembered, as many as a
-//! deep stack has, so memory does not grow with the file.
+//! Files may be sorted by beginning, by end, or not at all. For each thread the operations with the latest ends are remembered, as many as
+//! a deep stack has, so memory does not grow with the file.
 
 use rustc_hash::FxHashMap;
 

@@ -56,7 +56,7 @@ pub(in crate::bpf) struct Counted {
     pub(in crate::bpf) buckets: [AtomicU32; BUCKETS],
 }
 
-/// Takes the value and resets it. Most values are 0, and are not written to.
+/// Takes the value and resets it. Most values are 0, and do not need to be reset.
 fn take_double(word: &AtomicU64) -> u64 {
     match word.load(Ordering::Relaxed) {
         0 => 0,

@@ -223,7 +223,7 @@ impl SchedCounts {
     /// its names.
     ///
     /// # Errors
-    /// Errors of bpf(2) when it waits for the programs. Nothing is lost then.
+    /// Errors of bpf(2) when it waits for the programs. In that case, nothing is lost.
     pub fn take(&mut self) -> io::Result<Vec<Row>> {
         let old = self.table;
         self.count_in(1 - old);

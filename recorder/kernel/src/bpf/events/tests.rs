@@ -209,7 +209,7 @@ fn a_lane_is_closed_between_two_records_and_again_if_a_program_opened_it() {
     let lane = Lane::new(&kernel, shape).expect("a lane");
     let mapping = Mapping::new(Some(lane.map()), shape.bytes()).expect("the same memory");
     let program = |busy: u64| {
-        // SAFETY: the word is aligned and inside of the mapping, which outlives the closure, and is accessed only whole.
+        // SAFETY: the word is aligned and inside of the mapping, which outlives the closure, and is accessed only as a whole.
         let word =
             unsafe { AtomicU64::from_ptr(mapping.base().add(lane::at::BUSY as usize).cast()) };
         word.swap(busy, Ordering::Relaxed)

@@ -1,10 +1,10 @@
 //! Where threads block: separate programs on the scheduler's tracepoints, which are loaded only if stacks are requested. They are in
 //! `recorder/kernel/bpf`: `notes.h` notes which threads wait, `stacks.bpf.c` turns the stack of the running thread into a sample.
 //!
-//! A thread that is being switched in has not run yet: its kernel stack is still that of its wait, so it is walked then, and only if the
-//! wait was long enough. Only the thread itself can read its user stack, at a point where it has its memory again and is still in its wait.
-//! On x86 the CPU interrupts itself for that: a BPF bell is rung, for which the kernel uses an interrupt (`irq_work`) that occurs as soon
-//! as the switch is over.
+//! A thread that is being switched in has not run yet: its kernel stack is still that of its wait, so it is walked at this point, and only
+//! if the wait was long enough. Only the thread itself can read its user stack, at a point where it has its memory again and is still in
+//! its wait. On x86 the CPU interrupts itself for that: a BPF bell is rung, for which the kernel uses an interrupt (`irq_work`) that occurs
+//! as soon as the switch is over.
 //!
 //! ```text
 //!   sched_switch     goes out to block   note of its id := since when
@@ -68,7 +68,7 @@ const SCHED_EXIT: &str = "sched_exit_tp";
 const INTERRUPTED: &str = "irq_work_entry";
 
 /// The number of notes of waiting threads. If two threads with the same lower bits of their ids wait at the same time, the earlier wait is
-/// given up and counted. After them are the numbers of user stacks, if these are recorded when a thread is switched out.
+/// abandoned and counted. After them are the numbers of user stacks, if these are recorded when a thread is switched out.
 const NOTES: usize = 64 * 1024;
 
 /// Size of a bell: a thousand long waits of a CPU between two reads of the samples.
@@ -160,7 +160,7 @@ pub struct Walked {
     pub registers: Registers,
     /// The bytes at the stack's top, which the stack register points to; empty if they could not be read.
     pub top: Vec<u8>,
-    /// Whether frame pointers lead further, but there was no room for more.
+    /// Whether frame pointers lead to further frames, for which there was no room.
     pub is_cut: bool,
     /// The Python functions, the innermost first, from the interpreter's own lists.
     pub python: Vec<PythonFrame>,
@@ -186,14 +186,14 @@ pub enum UserStack {
 pub struct Wanted {
     /// The minimum length of a long wait.
     pub over: Nanos,
-    /// Also the stack of the thread that ends a long wait.
+    /// The stack of the thread that ends a long wait is recorded, too.
     pub wakes: bool,
-    /// Also the stacks of running threads, this many times a second on each CPU.
+    /// The stacks of running threads are recorded, too, this many times a second on each CPU.
     pub frequency: Option<u32>,
     /// The maximum part of the program's stack to copy, in bytes, to unwind it by tables alone: from [`LEAST_COPY`] to [`MOST_COPY`];
     /// `None` for the default, which suffices for most programs.
     pub copy: Option<usize>,
-    /// Only waits of selected threads: see [`BlockedStacks::choose`].
+    /// Only waits of selected threads are recorded: see [`BlockedStacks::choose`].
     pub chosen: bool,
     /// The only user who gets samples, in which the kernel's part is then missing: see `owner.h`.
     pub owner: Option<u32>,
@@ -204,7 +204,7 @@ pub struct Wanted {
 pub enum SampleKind {
     /// A long wait, and where it happened.
     OffCpu,
-    /// The thread that ended the wait of this one.
+    /// The thread that ended this wait.
     Wake(Tid),
     Cpu,
 }
@@ -214,7 +214,7 @@ pub struct Sample {
     pub kind: SampleKind,
     pub tid: Tid,
     pub pid: Pid,
-    /// When the wait began; for a running thread, now.
+    /// When the wait began; for a running thread, the current time.
     pub since: Nanos,
     /// When the thread was switched in again, was woken, or ran.
     pub until: Nanos,
@@ -232,7 +232,7 @@ pub struct Missing {
     pub no_room: u64,
     /// Switches that the program did not see because it was already running on their CPU, if the kernel counts that.
     pub unseen: u64,
-    /// Waits whose note was replaced by that of another thread with the same lower bits in its id. They need not have been long.
+    /// Waits whose note was replaced by that of another thread with the same lower bits in its id. These need not have been long waits.
     pub given_up: u64,
 }
 
@@ -421,7 +421,7 @@ impl BlockedStacks {
             let loaded = all(maps, behind, walks_python.get());
             loaded.or_else(|_| all(maps, behind, false).inspect(|_| walks_python.set(false)))
         };
-        // Why a way is not available does not matter as long as there is another one.
+        // Why a way is not available does not matter if another one is.
         let mut loaded = None;
         let tracepoint = |name| types.tracepoint(name).ok().filter(|_| knows_registers());
         if let Some(interrupt) = tracepoint(INTERRUPTED)
@@ -486,7 +486,7 @@ impl BlockedStacks {
     /// Sets where a process has its Python interpreter, or that it has none.
     ///
     /// # Errors
-    /// Errors of bpf(2), if there is no room for one more.
+    /// Errors of bpf(2), if there is no room for another process.
     pub fn set_python(&self, pid: Pid, python: Option<&Python>) -> io::Result<()> {
         self.maps.pythons.set(&*self.sys, pid, python)
     }

@@ -6,7 +6,7 @@ use super::super::sys;
 use super::*;
 use std::sync::atomic::AtomicBool;
 
-/// A sample with two frames in the kernel, and one and eight bytes of the stack behind them.
+/// A sample with two frames in the kernel, followed by one and eight bytes of the stack.
 fn bytes(user: i64, walked: i64) -> Vec<u8> {
     let mut bytes = Vec::new();
     for word in [1000_u64, 5000] {

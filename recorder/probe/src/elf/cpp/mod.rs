@@ -177,7 +177,7 @@ mod tests {
 
     #[test]
     fn parts_that_are_repeated_without_a_letter_of_text_are_counted() {
-        // Each argument is a pack of the one before it, twice; the first has nothing in it.
+        // Each argument is a pack of the previous one, twice; the first is empty.
         let mut raw = String::from("_Z1fIJE");
         for argument in 0..60 {
             let number = if argument == 0 { String::new() } else { (argument - 1).to_string() };

@@ -205,7 +205,7 @@ impl<'a> Parser<'a> {
         Some(self.add(Node::Encoding(name, signature)))
     }
 
-    /// Names that compilers generate for something else.
+    /// Names that compilers generate for other entities.
     fn special(&mut self) -> Option<Id> {
         let of_type = [
             ("TV", "vtable for "),
@@ -480,7 +480,7 @@ impl<'a> Parser<'a> {
         let number = self.decimal_sequence()?.checked_add(1)?;
         let number = match number {
             1 => "1",
-            // The name refers to the one two before it.
+            // The name refers to the one two names before it.
             _ => self.incremented(begin, number)?,
         };
         let mut pieces = vec![Piece::Text(what)];

@@ -5,7 +5,7 @@ use super::super::tests::section_header;
 use super::super::{Dear, Elf};
 use super::*;
 
-/// The program that damaged ones are derived from.
+/// The program from which damaged ones are derived.
 const ALONE: &[u8] = include_bytes!(concat!(env!("CARGO_MANIFEST_DIR"), "/fuzz/corpus/elf/alone"));
 
 /// The addresses of a table's functions.
@@ -104,7 +104,7 @@ fn table(version: Version, text: u64) -> Vec<u8> {
     let words = if is_new { 7 } else { 6 };
     let header_of = |word: usize| header + (word - 1) * 8;
     if version == Version::Go2 {
-        // Its functions are here.
+        // Its functions are in this section.
         to.resize(header + count * 16 + 8 + 4, 0);
     } else {
         to.resize(header + words * 8, 0);
@@ -122,7 +122,7 @@ fn table(version: Version, text: u64) -> Vec<u8> {
     }
     let names_at = to.len();
     set(&mut to, first, names_at);
-    // The first name of a part has the offset 0, which some fields treat as none.
+    // The first name of a part has the offset 0, which means none in some fields.
     let names: Vec<u32> = MADE
         .iter()
         .map(|made| put(&mut to, from(names_at), &[made.name.as_bytes(), &[0]].concat()))

@@ -122,7 +122,7 @@ fn the_picture_is_true() {
 /// An event on a CPU.
 #[derive(Clone, Debug)]
 enum Step {
-    /// After this time, a tenant gets it.
+    /// After this time, it has a tenant.
     Switch(u64, Tenant),
     /// After this time, a thread begins to wait for it.
     Begin(u64),

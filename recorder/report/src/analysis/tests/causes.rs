@@ -233,7 +233,7 @@ fn what_was_taken_of_slices_is_summed_up() {
     let irqs = ("irqs", Value::Uint32(3));
     let first = [("steal_ns", us(4)), ("irq_ns", us(2)), irqs, ("need_resched_ns", us(1))];
     scene.switch_with((20, 0), 101, Leaves::R, 202, &first);
-    // Numbers are as long as necessary.
+    // Numbers are only as long as necessary.
     let short = Value::Uint32(7_000);
     scene.switch_with((50, 0), 202, Leaves::S, 101, &[("steal_ns", short)]);
     scene.switch_with((70, 0), 101, Leaves::S, 0, &[("steal_ns", us(6))]);

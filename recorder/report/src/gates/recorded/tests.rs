@@ -234,7 +234,7 @@ fn spans_are_disturbed_if_without_what_others_took_they_are_short_enough() {
     assert_eq!(judge(r#"span("request").runqueue.max > 5us"#), PASSED);
     assert_eq!(judge(r#"span("request").count < 21"#), FAILED);
     assert_eq!(judge(r#"span("request").max > 9us if comm = "t101""#), DISTURBED);
-    // Too few values, no thread, and not recorded do not pass.
+    // A gate with too few values, without a thread, or without recorded data does not pass.
     assert_eq!(judge(r#"span("request").p99 > 9us"#), FAILED);
     assert_eq!(judge(r#"span("nothing").max > 9us"#), FAILED);
     assert_eq!(judge(r#"span("request").max > 9us if tid = 102"#), FAILED);
@@ -340,7 +340,7 @@ fn a_condition_on_a_stack_is_about_the_long_waits_that_have_one() {
     assert_eq!(found[0], (Finding::Broken, Some(2), worst));
     assert_eq!((found[1].0, found[1].1), (Finding::Kept, Some(1)), "that without a stack");
     assert_eq!(found[2], (Finding::Kept, Some(2), None));
-    // Waits shorter than 2 ms have no stacks here.
+    // Waits shorter than 2 ms have no stacks in this trace.
     assert_eq!(found[3], (Finding::NotRecorded, Some(0), None));
     assert_eq!(found[4], (Finding::Kept, Some(0), None));
     let expected = (Finding::NotRecorded, None, None);

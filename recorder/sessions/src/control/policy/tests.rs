@@ -169,7 +169,7 @@ fn own_processes_are_everyones_unless_the_file_says_otherwise() {
     for kernel in ["sched:own", "sched", "sched:waking"] {
         assert!(granted(&policy(&rule(kernel)), &user(BUILDER), &["sched:own"]).kernel.is_own());
     }
-    // A user who may record all and requests both gets all.
+    // A user who may record both and requests both gets both.
     let both = granted(&policy(&rule("sched")), &user(BUILDER), &["sched", "sched:own"]);
     assert!(!both.kernel.is_own());
     let error = parse("own-processes = 1").expect_err("no boolean");

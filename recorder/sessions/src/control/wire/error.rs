@@ -13,7 +13,7 @@ pub enum ControllerError {
     #[error("a session already exists, and there can be only one; terminate it first")]
     #[serde(rename = "fxtrec.Controller.AlreadyInitialized")]
     AlreadyInitialized,
-    /// It records, or is about to.
+    /// It is recording, or is about to record.
     #[error("the session is already started")]
     #[serde(rename = "fxtrec.Controller.AlreadyStarted")]
     AlreadyStarted,

@@ -225,7 +225,7 @@ impl<'a> Places<'a> {
     ) -> Result<Extras, ExtraError> {
         if let Some(bpf) = bpf {
             self.by_program = Some(ByProgram::new(bpf, sys)?);
-            // The kernel's reason for refusing programs is not reported, because the fallback records the same. Any other error occurs
+            // The kernel's reason for refusing programs is not reported, because the fallback records the same. Any other error would occur
             // again.
             if let Ok(extras) = self.add_all(sites) {
                 return Ok(extras);

@@ -106,7 +106,7 @@ impl Flight {
         self.hand_out_first(&records);
     }
 
-    /// At the end of the recording, hands out all windows as far as they are recorded.
+    /// At the end of the recording, passes on all windows as far as they are recorded.
     pub(super) fn conclude(&mut self, round: Round<'_>) {
         self.gather(round.encoder);
         if self.pending.is_empty() {
@@ -159,7 +159,7 @@ impl Flight {
 }
 
 impl Pending {
-    /// Whether all events up to `after` the window's end have been handed out. Events up to `ended` have been handed out.
+    /// Whether all events up to `after` the window's end have been passed on. Events up to `ended` have been passed on.
     fn is_over(&mut self, after: Nanos, ended: Nanos, now: Nanos) -> bool {
         let end = Nanos(self.at.0.saturating_add(after.0));
         if ended > end {

@@ -1,4 +1,4 @@
-//! Functions that threads are in.
+//! The open functions of threads.
 
 use fxt_writer::lanes::Lanes;
 use fxt_writer::record::EventKind;

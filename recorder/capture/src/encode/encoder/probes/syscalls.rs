@@ -1,4 +1,4 @@
-//! System calls that threads are in.
+//! The open system calls of threads.
 
 use std::sync::Arc;
 

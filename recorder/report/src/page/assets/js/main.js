@@ -34,7 +34,7 @@
       trace.recorder && !trace.finished && "truncated",
     ];
     for (const key of document.querySelectorAll("[data-cause]")) key.hidden = !trace.causes.includes(key.dataset.cause);
-    // Also where some moves may be missing.
+    // Marks are also drawn where some moves may be missing.
     if (trace.moves > 0) document.querySelector("[data-cause=migrate]").hidden = false;
     document.getElementById("facts").textContent = list.filter(Boolean).join(" · ");
     document.title = `${trace.title ?? "trace"} – fxtrec`;

@@ -1,4 +1,4 @@
-// Numbers as people read them. Times are nanoseconds.
+// Numbers in a readable form. Times are nanoseconds.
 "use strict";
 const fx = {};
 

@@ -36,7 +36,7 @@ fn section(goes_on: bool, events: &[(EventKind, &str, u64)]) -> Section {
     }
 }
 
-/// The events behind the head of an archive: `(` for a begin, `)` for an end, the name, the time, and `~` for `cut`.
+/// The events after the head of an archive: `(` for a begin, `)` for an end, the name, the time, and `~` for `cut`.
 fn shown(sections: &[u8]) -> String {
     let mut archive = Vec::new();
     put(&mut archive, &Magic);
