@@ -28,7 +28,7 @@ install_tools() {
     local missing=() tool
     for tool in "$@"; do
         case $tool in
-            # The module of a python3 that is not Debian's, or else of Debian's.
+            # The module of a python3 other than Debian's, or else of Debian's.
             *=*) python3 -c "import ${tool%%=*}" 2>/dev/null || /usr/bin/python3 -c "import ${tool%%=*}" 2>/dev/null ||
                 missing+=("${tool##*=}") ;;
             *) command -v "${tool%%:*}" >/dev/null || missing+=("${tool##*:}") ;;
@@ -91,7 +91,7 @@ surroundings() {
     done < <(cat "$tracing/uprobe_events" 2>/dev/null)
     for environment in $(env -u FXTREC_CI_RUN \
         grep -lzs "^FXTREC_CI_RUN=$FXTREC_CI_RUN\$" /proc/[0-9]*/environ); do
-        # This script and the one that called it belong to the run until its end.
+        # This script and its caller belong to the run until it ends.
         case $environment in /proc/$$/* | /proc/$PPID/*) continue ;; esac
         # It may have ended in between, in which case it left nothing behind.
         command=$( { tr '\0' ' ' <"${environment%environ}cmdline"; } 2>/dev/null) || true

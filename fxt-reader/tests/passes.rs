@@ -111,7 +111,7 @@ fn push(trace: &mut Trace, choice: u8, time: u64) {
     let (out, inn) = (W(40), W(u64::from(choice)));
     let named = argument::int32::NAME.put(inline("weight"));
     let long = argument::int32::TYPE.put(argument::INT32) | argument::int32::SIZE.put(2) | named;
-    // All bits that mean nothing.
+    // All bits that have no meaning.
     let (odd_switch, odd_koid) =
         (context_switch::HEADER.reserved(), argument::koid::HEADER.reserved());
     // Words that no argument begins with.

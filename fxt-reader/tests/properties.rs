@@ -18,7 +18,7 @@ fn survives(bytes: &[u8]) {
         match reader.next() {
             Ok(Some(_)) | Err(Error::Damaged(_)) => {}
             Ok(None) => break,
-            // The damage hit the first bytes, so the input is no longer a trace.
+            // The damage is in the first bytes, so the input is no longer a trace.
             Err(Error::NotFxt { .. }) => return,
             Err(error) => panic!("{error}"),
         }

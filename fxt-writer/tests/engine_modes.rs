@@ -76,7 +76,7 @@ fn circular_keeps_the_end_and_all_that_is_durable() {
     let output = save_all(&engine);
     assert_eq!(string_indices(&output), [1, 2]);
     let kept = plain(&output);
-    // 17 records fit into a buffer: the last began at 986, the one before it at 969.
+    // 17 records fit into a buffer: the last one began at 986, the previous one at 969.
     assert_eq!(kept, (969..1000).collect::<Vec<_>>());
     assert_eq!(engine.dropped(), 0);
     assert_eq!(inbox.try_iter().count(), 0);

@@ -173,7 +173,7 @@ def spark(folder, tables):
         java = session.sparkContext._gateway
         session.stop()
         java.shutdown()
-        # It ends when this is closed; otherwise only some time after Python.
+        # It ends when this is closed; otherwise it ends only some time after Python.
         java.proc.stdin.close()
         java.proc.wait(timeout=60)
 

@@ -50,7 +50,7 @@ function scheduling(file) {
         const cpu = Number(found(/^cpu=(\d+) /));
         if (kind === "wakeup") {
             const waker = thread(/ waker=koid:(\d+):/);
-            // If nothing runs that is interrupted, the idle task is the waker, and Perfetto treats that as no waker.
+            // If no thread is running that could be interrupted, the idle task is the waker, and Perfetto treats that as no waker.
             const isInterrupt = / interrupt=true/.test(rest) && Boolean(running.get(cpu));
             out.push({ at, cpu, wakes: thread(/ thread=(\d+):/), waker, isInterrupt });
         } else if (kind === "context_switch") {
@@ -204,7 +204,7 @@ function byPerfetto(threads, thread, from, to) {
     return path.done();
 }
 
-/* The sleep before a span: from waker to waker; an uninterruptible one takes another way. */
+/* The sleep before a span: from waker to waker; an uninterruptible one is handled differently. */
 function sleep(threads, root, add) {
     const since = root.slept.at;
     // Otherwise it takes at most one step.

@@ -184,7 +184,7 @@ function compareWeights(weights, stacks, isRecording) {
     console.log(`  weights: ${[...weights].map(([source, all]) => `${source} ${all.length}`).join(", ")}; ${close} of ${away.length} waits weigh what the report has`);
 }
 
-/* Checks that its own messages read the packets, know each field, and find the same. */
+/* Checks that the package's own messages can read the packets, contain each field, and give the same result. */
 function compareMessages(stream, weights) {
     const folder = fs.mkdtempSync(path.join(os.tmpdir(), "fxtrec-"));
     try {

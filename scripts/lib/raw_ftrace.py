@@ -50,7 +50,7 @@ def main():
     while stop not in dict(poll.poll()):
         copy(source, pipe, target)
     copy(source, pipe, target)
-    # A page that is not full yet can only be read.
+    # A page that is not full yet cannot be moved, only read.
     os.set_blocking(source, False)
     try:
         while page := os.read(source, 1 << 16):

@@ -22,7 +22,8 @@ extern char sled[];
 	".cfi_escape 0x0f, 0xe2, 0xd4, 0x03, 0x77, 0x08\n" \
 	".rept 30000\n.cfi_escape 0x12, 0x13\n.endr\n"
 #else
-/* DW_CFA_same_value for all but the stack pointer and the return address, then DW_CFA_remember_state and DW_CFA_restore_state. */
+/* DW_CFA_same_value for all registers except the stack pointer and the return address, then DW_CFA_remember_state and
+ * DW_CFA_restore_state. */
 #define TABLE \
 	".set register, 18\n.rept 110\n.cfi_same_value register\n.set register, register + 1\n.endr\n" \
 	".rept 29000\n.cfi_escape 0x0a, 0x0b\n.endr\n"

@@ -125,7 +125,7 @@ func (b *buffer) put(words []uint64) bool {
 		b.store(8, b.words[8]+1)
 		return false
 	}
-	// The first word last: where it is zero, nothing was written.
+	// The first word is written last: where it is zero, nothing was written.
 	for at := len(words) - 1; at >= 0; at-- {
 		b.store(b.base()+b.at+uint64(at), words[at])
 	}

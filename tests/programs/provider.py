@@ -69,7 +69,7 @@ class Buffer:
 
     def put(self, words):
         base = HEADER_WORDS + self.durable + (self.wrapped & 1) * self.rolling + self.at
-        # The first word last: where it is zero, nothing was written.
+        # The first word is written last: where it is zero, nothing was written.
         for index in range(len(words) - 1, -1, -1):
             self.view[base + index] = words[index]
         self.at += len(words)

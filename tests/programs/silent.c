@@ -32,7 +32,7 @@ static void check(int is_well, const char *what)
 	exit(1);
 }
 
-/* Whether the next process to open the file finds nothing of it in memory. */
+/* Whether the next process to open the file finds none of it in memory. */
 static volatile int *is_direct;
 
 static struct fuse_attr attributes(unsigned long node, long size)
@@ -119,7 +119,7 @@ static void lock_memory(const char *path)
 	usleep(200000);
 	puts("locks");
 	fflush(stdout);
-	/* In place of another mapping, which is locked, too. */
+	/* It takes the place of another mapping, which is locked, too. */
 	mmap(place, 1 << 16, PROT_READ, MAP_PRIVATE | MAP_FIXED, direct, 0);
 }
 

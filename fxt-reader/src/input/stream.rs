@@ -158,7 +158,7 @@ impl<'i> Stream<'i> {
         let begin = LEAD.saturating_sub(left);
         let length = begin + left + BLOCK;
         if self.buffer.len() < length {
-            // A buffer larger than a block grows while one large record is read.
+            // A buffer that is larger than a block grows while one large record is read.
             let doubled = if left > LEAD { 2 * self.buffer.len() } else { 0 };
             self.buffer.resize(length.max(doubled), 0);
         }

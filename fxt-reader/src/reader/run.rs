@@ -128,7 +128,7 @@ impl Reader<'_> {
         };
         let goes_on = loop {
             let Some(header) = run.header() else { break true };
-            // The most frequent first, each with its own call site.
+            // The most frequent records first, each with its own call site.
             let goes_on = if let Some((bytes, switch)) = run.switch::<SWITCH_WORDS>(header) {
                 run.show(bytes, Record::ContextSwitch(switch), visitor)
             } else if let Some((bytes, wakeup)) = run.wakeup::<WAKEUP_WORDS>(header) {

@@ -371,7 +371,7 @@ impl<'a> Generator<'a> {
     fn mapping(&mut self) {
         let (time, nanos) = self.time();
         let (process, meaning) = self.process();
-        // One in nine does not fit.
+        // One in nine values does not fit.
         let (module, flags) = (self.choices.u16(), self.choices.below(9) as u8);
         let [start, length, module_address] = [(); 3].map(|()| self.choices.u64());
         let record = Mapping { time, process, module, flags, start, length, module_address };
@@ -385,7 +385,7 @@ impl<'a> Generator<'a> {
         let (time, nanos) = self.time();
         let (thread, meaning) = self.thread();
         let count = match self.choices.byte() {
-            // One more than fits.
+            // One more than the maximum.
             255 => 256,
             254 => 255,
             other => usize::from(other % 9),

@@ -80,7 +80,7 @@ fn assert_sound(piece: &Piece, bytes: usize) {
                 }
             }
             Ok(None) => break,
-            // The content of a record is the provider's responsibility.
+            // The provider is responsible for the content of a record.
             Err(fxt_reader::Error::Damaged(_)) => return,
             Err(error) => panic!("{error}"),
         }

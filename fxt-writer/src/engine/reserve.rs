@@ -138,7 +138,7 @@ impl Engine {
                 }
                 return Err(self.drop_one(counted));
             }
-            // Loaded once, so that all decisions below agree.
+            // It is loaded once, so that all decisions below agree.
             let held = self.is_held();
             if !held && self.other_is_ready(&state, position) {
                 self.switch(&mut state, position);

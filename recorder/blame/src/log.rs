@@ -261,7 +261,7 @@ impl Log {
         self.on = true;
         // Room that is not used costs nothing; growing would copy the existing entries. Without an expected size, the map grows as needed.
         let _ = self.entries.try_reserve_exact(self.most);
-        // First which thread has which CPU: slices are entries of threads too.
+        // Which thread has which CPU is recorded first: slices are entries of threads, too.
         for entry in std::mem::take(&mut self.cpu_before).into_iter().flatten() {
             let id = self.push(Entry { prev: Id::NONE, link: Id::NONE, ..entry });
             *at(&mut self.on_cpu, usize::from(entry.cpu.0), Id::NONE) = id;
@@ -328,7 +328,7 @@ impl Log {
         }
         let back = match id.place().checked_sub(self.oldest) {
             Some(back) => back,
-            // They went around since.
+            // The numbers have wrapped around since.
             None => id.place() + (NUMBERS - self.oldest),
         } as usize;
         let len = self.entries.len();

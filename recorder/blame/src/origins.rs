@@ -153,7 +153,7 @@ mod tests {
         assert_eq!(text(Some("request"), None), "the end of a disk request");
         let ends = "tcp 10.0.0.5:5432 10.0.0.2:40000";
         assert_eq!(text(Some("packet"), Some(ends)), "a packet of 10.0.0.5:5432 (tcp)");
-        // With pseudonyms in their places.
+        // With pseudonyms instead of the names.
         assert_eq!(text(Some("packet"), Some("arg-1")), "a packet (arg-1)");
     }
 
@@ -168,7 +168,7 @@ mod tests {
         assert_eq!(words(Some("flush vda"), 0), "cache flush of vda");
         assert_eq!(words(Some("flush+write dm-0"), 512), "512 B write with a cache flush to dm-0");
         assert_eq!(words(Some("other sda"), 0), "request to sda");
-        // With a pseudonym in its place.
+        // With a pseudonym instead of the name.
         assert_eq!(words(Some("arg-1"), 512), "512 B request to a disk");
         assert_eq!(words(None, 0), "request to a disk");
     }

@@ -420,7 +420,7 @@ mod tests {
         }
         family.first_woken(&roster, 530, (Some(Koid(COMMAND)), false));
         assert!(family.has(&roster, 530));
-        // A stranger that existed before is not among them, whatever its name.
+        // A stranger that existed earlier is not among them, whatever its name.
         family.first_woken(&roster, 400, (Some(Koid(COMMAND)), false));
         assert!(!family.has(&roster, 400));
     }

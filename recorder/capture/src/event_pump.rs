@@ -101,7 +101,7 @@ impl EventPump {
     /// Notes the time of an event, and passes a loss on to find its cause.
     #[inline]
     fn see(&mut self, time: Nanos, cpu: Cpu, event: &Event) {
-        // A loss of unknown size needs no search for its cause: the CPU was not there to be recorded.
+        // A loss of unknown size needs no search for its cause: the CPU could not be recorded before.
         if let Kind::Lost(Loss { events: Some(count @ 1..), .. })
         | Kind::LostOthers(LostOthers { count: count @ 1.., .. }) = event.kind
         {

@@ -357,6 +357,6 @@ fn page_layout(instance: &Instance) -> Result<PageLayout, FtraceError> {
 /// because the page says that some are missing.
 fn missed(instance: &Instance, cpu: Cpu, told: u64, stored: Option<u64>) -> u64 {
     let counted = instance.stats(cpu).ok().map(|stats| stats.lost().saturating_sub(told));
-    // If the page had no room for the number, the best estimate is everything not reported yet.
+    // If the page had no room for the number, the best estimate is the number of events that are not reported yet.
     stored.into_iter().chain(counted).min().unwrap_or(1).max(1)
 }

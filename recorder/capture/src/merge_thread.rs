@@ -152,7 +152,7 @@ impl<I: Intake> Runs<'_, I> {
     fn send_if_full(&mut self) -> bool {
         let Run { items, events, bytes, .. } = &self.run;
         let full = items.len() + events.len() >= RUN || bytes.len() >= RUN_BYTES;
-        // Relaxed: it only saves work.
+        // Relaxed: this only saves work.
         !full || self.send() && !self.shared.refused.load(Ordering::Relaxed)
     }
 

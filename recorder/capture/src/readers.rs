@@ -171,7 +171,7 @@ impl<R: ReadRing> Readers<R> {
             });
             let batch = Batch { rings: lent.collect(), look: Look::NONE };
             if !batch.rings.is_empty() {
-                // The thread waits for nothing else. If it has ended, this shows when nothing is returned.
+                // The thread waits for nothing else. If it has ended, this becomes apparent when nothing is returned.
                 let _ = reader.jobs.send(batch);
                 busy.push(reader);
             }

@@ -102,7 +102,7 @@ fn each_record(
         match reader.next() {
             Ok(Some(item)) => take(&item.record, item.provider)?,
             Ok(None) => return Ok(()),
-            // The file was just written by this program.
+            // This program has just written the file.
             Err(Error::Damaged(_)) => {}
             Err(error) => return Err(error.into()),
         }

@@ -134,7 +134,7 @@ mod tests {
     fn weeks_are_those_of_iso_8601() {
         let of = |days: i128| week(days * NANOS_OF_DAY);
         assert_eq!(of(0).as_deref(), Some("1970-W01"));
-        // A Sunday and the Monday after it, where the first week of the year has three days of the old year.
+        // A Sunday and the following Monday, where the first week of the year has three days of the old year.
         assert_eq!(of(18_259).as_deref(), Some("2019-W52"), "2019-12-29");
         assert_eq!(of(18_260).as_deref(), Some("2020-W01"));
         assert_eq!(of(18_628).as_deref(), Some("2020-W53"), "2021-01-01");

@@ -88,7 +88,8 @@ static void *(*const bpf_task_pt_regs)(struct task_struct *task) = (void *)175;
 #define BPF_RB_NO_WAKEUP 1
 #define BPF_RB_FORCE_WAKEUP 2
 
-/* Wakes the waiting reader; returns false if it was rung too often. The contents do not matter: any eight bytes that a program may read. */
+/* Wakes the waiting reader; returns false if the bell was rung too often. The contents do not matter: any eight bytes that a program may
+ * read. */
 static inline bool ring(void *bell, void *bytes)
 {
 	return bpf_ringbuf_output(bell, bytes, 8, BPF_RB_FORCE_WAKEUP) == 0;

@@ -151,7 +151,7 @@ static inline void note_waits(u64 *args, struct task_struct *prev, struct task_s
 	}
 	note = note_of(tid);
 	found = *note;
-	/* The note is its own: its switch-in was not seen. */
+	/* The note belongs to this thread: its switch-in was not seen. */
 	if (unlikely(found) && !is_own(found, tid)) {
 		struct counts_of_stacks *counts = memory(&missing);
 

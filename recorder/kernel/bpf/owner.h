@@ -48,7 +48,7 @@ static inline bool is_open_to_owner(struct task_struct *task)
 	return (flags & DUMPABLE) == BY_USER;
 }
 
-/* Whether the thread is replaced by a pseudo-thread. Everyone may see the idle task. */
+/* Whether the thread is replaced by a pseudo-thread. Every user may see the idle task. */
 static inline bool is_hidden(struct task_struct *task)
 {
 	return chosen(owned) && task->pid != 0 && !is_of_owner(task);

@@ -48,7 +48,7 @@ static inline bool is_cut(struct sk_buff *packet, struct net_device *device)
 	       (device->features & TAKES_LARGE) != TAKES_LARGE;
 }
 
-/* Whether the running thread only takes received data. In that case, the data that it sends during the call was left by others. */
+/* Whether the running thread only receives data. In that case, the data that it sends during the call was left by others. */
 static inline bool is_receiving(void)
 {
 #if defined(__TARGET_ARCH_x86) || defined(__TARGET_ARCH_arm64)

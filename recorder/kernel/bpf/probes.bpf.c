@@ -6,7 +6,7 @@
 
 LICENSE;
 
-/* As many as an event of a trace has arguments. */
+/* As many values as an event of a trace has arguments. */
 #define VALUES 15
 
 /* A number, or a register by its offset in `struct pt_regs`. */

@@ -21,7 +21,7 @@ impl Bell {
     }
 
     pub fn ring(&self) {
-        // The write can only fail because the counter is full; then it is readable already.
+        // The write can only fail because the counter is full; in that case it is already readable.
         let _ = self.0.write(1);
     }
 

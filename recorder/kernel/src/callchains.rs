@@ -589,7 +589,7 @@ mod tests {
             let what = What::Wakes { tid: Tid(50), pid: Pid(50), woken: tid, chain: chain(None) };
             Seen { time: Nanos(time), what }
         };
-        // As from three rings: in no order.
+        // As if read from three rings: in no particular order.
         stacks.seen =
             vec![comes(1300), wakes(1020), comes(1050), out(1000), out(1100), wakes(1290)];
         let mut found = Vec::new();

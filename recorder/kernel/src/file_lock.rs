@@ -94,7 +94,7 @@ fn find(locks: &str, file: FileId) -> Option<u32> {
         if on == device {
             return Some(pid);
         }
-        // Some file systems show another device here than in stat(2).
+        // Some file systems show a different device here than in stat(2).
         by_inode = Some(pid);
     }
     by_inode

@@ -266,7 +266,7 @@ mod tests {
         assert_eq!(mapped(own, mapping).expect("its own").rights.uid, uid);
         let divided = ExecutableMapping { end: mapping.end - 1, ..mapping.clone() };
         assert_eq!(mapped(own, &divided).expect("its own").rights.uid, uid);
-        // If this process has not mapped the file, another one may be meant.
+        // If this process has not mapped the file, another file may be meant.
         let library = tempfile::NamedTempFile::new().expect("room");
         assert_eq!(mapped(own, &gone(library.path())).expect("there").rights, Rights::nobody());
     }

@@ -421,7 +421,7 @@ mod tests {
             );
             assert!(refusal.remedy.contains("setcap cap_sys_admin,"), "{refusal}");
         }
-        // At Linux's own levels, it is a security module.
+        // At Linux's own levels, the cause is a security module.
         let with = Facts { capabilities, ..ordinary_user() };
         assert!(refused(libc::EACCES, &with).cause.contains("security module"));
         let root = Facts { paranoid: Some(4), ..root() };

@@ -237,7 +237,7 @@ impl Guard {
                 let Ok(()) = waited else { return };
                 match since {
                     _ if !is_readable(&arrived) => since = None,
-                    // Such as the end of a child.
+                    // For example the end of a child.
                     Some(_) if !end_is_pending() => since = Some(Instant::now()),
                     None => since = Some(Instant::now()),
                     Some(begun) if begun.elapsed() >= patience => {
@@ -281,7 +281,7 @@ fn end_is_pending() -> bool {
 
 fn end_process(status: u8) -> ! {
     if super::terminal::stderr_takes_text() {
-        // Avoids the standard library: a thread that waits there holds its lock.
+        // This avoids the standard library: a thread that waits there holds its lock.
         let text = b"\nfxtrec: ended by a signal while waiting: the written part is readable\n";
         let _ = nix::unistd::write(std::io::stderr(), text);
     }
@@ -343,7 +343,7 @@ mod tests {
     use super::*;
 
     // Signals are blocked per thread, and raise() addresses the calling thread, so each test has its signals to itself. Signals that the
-    // process was asked to ignore at its start (nohup, `&` in a script) are not caught.
+    // process was started with as ignored (nohup, `&` in a script) are not caught.
 
     #[test]
     fn a_caught_signal_is_read_with_its_sender() {

@@ -287,7 +287,7 @@ mod tests {
         let (mut reader, writer) = io::pipe().expect("a pipe");
         let flags = nix::fcntl::FcntlArg::F_SETFL(nix::fcntl::OFlag::O_NONBLOCK);
         nix::fcntl::fcntl(&writer, flags).expect("its own");
-        // More than a pipe holds.
+        // This is more than a pipe holds.
         let whole = vec![7; 1 << 20];
         let sent = whole.clone();
         let writer = std::thread::spawn(move || Awaiting(writer).write_all(&sent));

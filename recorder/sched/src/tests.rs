@@ -490,7 +490,7 @@ fn a_wait_is_divided_where_a_quota_held_the_thread_back() {
     let [waited, held] = play.machine.held_back(&mut play.threads, A, (Nanos(10), Nanos(60)));
     assert_eq!((waited, ended(held)), (None, (State::Throttled, 10, 60, Some(50))));
     assert_eq!(play.state(A), State::Preempted);
-    // A second time in the same wait.
+    // This is the second time in the same wait.
     let [waited, held] = play.machine.held_back(&mut play.threads, A, (Nanos(70), Nanos(75)));
     assert_eq!(ended(waited), (State::Preempted, 60, 70, Some(10)));
     assert_eq!(ended(held), (State::Throttled, 70, 75, Some(5)));

@@ -369,7 +369,7 @@ impl Pulse {
     fn beat(&mut self) {
         if self.until_due() == Some(Duration::ZERO) {
             self.last = Some(Instant::now());
-            // Without it, the service manager restarts the service.
+            // Otherwise, the service manager restarts the service.
             let _ = notify::tell(&Notice::Alive);
         }
     }
@@ -479,7 +479,7 @@ impl<F: FnOnce()> Drain<F> {
         }
         (self.flushed, self.unflushed) = (Instant::now(), true);
         self.write_early(engine);
-        // Before the capture thread asks how large this output is.
+        // This precedes the moment at which the capture thread asks how large this output is.
         self.written.update(self.earlier, &*self.sink);
         // The requester may have ended.
         let _ = done.send(());

@@ -17,12 +17,12 @@ pub const CUT: &str = "cut";
 /// A koid for a thread of a provider in a separate pid namespace, if only its id in that namespace is known. Two threads whose ids have
 /// the same lower half cannot be distinguished.
 pub fn unseen_thread_koid(provider: ProviderId, tid: u32) -> Koid {
-    // Above the koids of processes below, within the 32 bits that readers keep.
+    // Greater than the koids of the processes below, within the 32 bits that readers keep.
     Koid(0xc000_0000 | u64::from(provider.0 & 0x3fff) << 16 | u64::from(tid & 0xffff))
 }
 
 /// A koid for a process if only the id of its main thread in an inner pid namespace is known.
 pub fn inner_process_koid(pid: LocalId) -> Koid {
-    // Above every tid and its first generations, within the 32 bits that readers keep.
+    // Greater than every tid and its first generations, within the 32 bits that readers keep.
     Koid(0x8000_0000 + u64::from(pid.0))
 }

@@ -348,7 +348,7 @@ fn blocked_clause(
         Class::Sleep => (format!("slept{how}"), is_retried),
         Class::Stopped => (format!("stopped for {length}"), false),
         Class::Ended => (format!("had exited {length} before"), false),
-        // This is how the kernel waits for its locks.
+        // The kernel waits for its locks in this state.
         _ if why.uninterruptible && kernel.is_none() => {
             (format!("blocked {length} uninterruptibly{call}"), false)
         }
@@ -430,7 +430,7 @@ fn place(thread: Index, step: &Step, names: &Names<'_>) -> Option<String> {
         |frame: StackFrame<'_>| Some(fxtrec_units::escape::line(frame.function?).into_owned());
     let mut own = recorded.frames(stack).filter(|frame| !frame.in_kernel && !is_library(frame));
     let function = own.find_map(name)?;
-    // The interpreter's own function does not show where in the program.
+    // The interpreter's own function does not show where in the program the thread is.
     match recorded.frames(stack).find(StackFrame::is_interpreted).and_then(name) {
         Some(interpreted) if interpreted != function => {
             Some(format!("{function} in {interpreted}"))

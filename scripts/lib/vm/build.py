@@ -27,7 +27,7 @@ NEEDED = ["fxtrec-tested", "guest", "planted", "spans", "workload"]
 
 # Sources below tests/programs that tests compile; a guest has no compiler, and gets the compiled programs.
 SOURCES = ["spans.c", "usdt.c", "locks.c", "blocker.rs"]
-# Before their names in the stage, if one of the Rust programs has the same name.
+# These are placed before their names in the stage, if one of the Rust programs has the same name.
 PREFIX = "source-"
 C_FLAGS = ["-O1", "-g", "-pthread", "-static"]
 RUST_FLAGS = ["--edition", "2024", "-C", "force-frame-pointers=yes"]

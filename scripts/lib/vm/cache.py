@@ -119,7 +119,7 @@ class Cache:
         # The remains of an interrupted run.
         shutil.rmtree(self.chroot, ignore_errors=True)
         say(f"making a chroot of Debian {CHROOT_SUITE} in {self.chroot}")
-        # It mounts file systems that must not stay when it is ended. A second try finds the files that were already downloaded.
+        # It mounts file systems that must not remain when it is ended. A second try finds the files that were already downloaded.
         run(["unshare", "--mount", "debootstrap", "--variant=minbase", CHROOT_SUITE, self.chroot, MIRROR], tries=2)
         etc = self.chroot / "etc"
         (etc / "apt/sources.list").write_text(f"deb {MIRROR} {CHROOT_SUITE} main\n")

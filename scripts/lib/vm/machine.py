@@ -24,7 +24,7 @@ MACHINES = {
         "options": ["-M", "q35"],
         "tcg": ["-cpu", "max,la57=off"],
         "kvm": ["-cpu", "host"],
-        # Without the check of timers: a busy host may be too late for it, and the kernel stops.
+        # The check of timers is disabled: a busy host may be too late for it, and the kernel would stop.
         "append": "console=ttyS0 mitigations=off nokaslr tsc=reliable no_timer_check",
     },
     "arm64": {

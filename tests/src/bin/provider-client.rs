@@ -151,7 +151,7 @@ fn threads(threads: u64, events: u64) -> u64 {
         for thread in 0..threads {
             let barrier = &barrier;
             scope.spawn(move || {
-                // Verified from outside as well: threads have the same names.
+                // This is verified from outside as well: threads have the same names.
                 barrier.wait();
                 for number in 0..events {
                     instant!("app", "numbered", thread = thread, number = number);

@@ -41,7 +41,7 @@ fn main() -> Result<(), Box<dyn Error>> {
         }
         return Ok(());
     }
-    // Off, although there is a subscriber.
+    // It is disabled, although there is a subscriber.
     say(u64::from(span_enabled!(Level::ERROR) || event_enabled!(Level::ERROR)));
     if !app.wait_for_session(PATIENCE) {
         return Err("no manager says START".into());
@@ -59,7 +59,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     }
     say(3);
     io::stdin().lock().read_line(&mut String::new())?;
-    // And right after it has ended.
+    // The same right after it has ended.
     while event_enabled!(target: "app", Level::ERROR) {
         thread::yield_now();
     }

@@ -46,7 +46,7 @@ impl Drop for Server {
     fn drop(&mut self) {
         let pid = fs::read_to_string(&self.0).ok().and_then(|text| text.parse().ok());
         if let Some(pid) = pid {
-            // It ends by itself after a minute, and may have ended.
+            // It ends by itself after a minute, and may already have ended.
             let _ = kill(Pid::from_raw(pid), Signal::SIGKILL);
         }
     }
@@ -398,7 +398,7 @@ fn functions_with_names_that_are_too_expensive_are_called_as_the_linker_does() {
     let mut change = Command::new("objcopy");
     change.args(["--redefine-sym", &format!("blocks_in_poll={}", expensive(60))]);
     for times in 61..160 {
-        // An address is listed under one name.
+        // Only one name is listed for an address.
         let symbol = format!("{}=.text:{},function,global", expensive(times), times - 60);
         change.args(["--add-symbol", &symbol]);
     }

@@ -317,7 +317,7 @@ fn a_recording_of_a_busy_machine_without_any_event_fails() {
     if !may_record() {
         return;
     }
-    // Where fxtrec finds it first.
+    // The place where fxtrec finds it first.
     let tracefs = ["/sys/kernel/tracing", "/sys/kernel/debug/tracing"]
         .map(|it| Path::new(it).join("events/sched"));
     let events = tracefs.iter().find(|events| events.is_dir()).expect("tracefs is mounted");

@@ -157,7 +157,7 @@ fn callers_that_programs_make_up_take_no_more_than_others() {
     let _turn = machine::alone();
     let liar = build("liar.c", &[]);
     let said = bounded(&[], &[liar.text(), "6000", "16"]);
-    // As many as there was no room for, so that the limits were reached.
+    // As many frames as there was no room for, so that the limits were reached.
     assert!(said.contains("frames unnamed"), "{said}");
 }
 

@@ -160,7 +160,7 @@ fn check_scheduling(header: u64, rest: &mut Rest<'_>, counts: &mut Counts) {
         (2, [woken]) => assert_ne!(*woken, 0, "the idle task is not woken"),
         _ => panic!("a scheduling record of type {kind}"),
     }
-    // It keeps 32 bits.
+    // Perfetto keeps 32 bits of a koid.
     assert!(koids.iter().all(|koid| *koid < 1 << 32), "{koids:?}");
 }
 

@@ -47,7 +47,7 @@ fn every_source_counts_for_how_long_a_quota_stopped_its_cgroup() {
         let [stopped, of] = ["throttled_periods", "periods"].map(|name| told.number(name));
         assert!(stopped >= 5 && stopped <= of, "{stopped} of {of} periods");
 
-        // It is reported which threads waited, or that this is unknown.
+        // The report lists which threads waited, or states that this is unknown.
         let which = has(&trace, "throttled");
         assert!(source == "bpf" || !which, "{source}");
         let unknown = "; this source does not record which threads";
@@ -203,7 +203,7 @@ fn a_quota_changes_nothing_of_the_waits_of_threads_outside_of_it() {
     let mut inside = Command::new(&words[0]);
     inside.args(&words[1..]).stdin(Stdio::null()).stdout(Stdio::null());
     let mut inside = inside.spawn().expect("a shell");
-    // One that competes with them for both CPUs, and one that sleeps and wakes.
+    // One thread that competes with them for both CPUs, and one that sleeps and wakes.
     run(&["slices", "2", "50"]);
     run(&["threads", "2", "500"]);
     assert!(inside.wait().expect("it is ours").success());

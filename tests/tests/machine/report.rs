@@ -30,7 +30,7 @@ fn a_folder_of_traces_has_a_row_for_each_in_the_order_asked_for_and_groups_of_th
     let recorded =
         ["-q", "-a", "--stacks=none", "-o", "runs/1.fxt", "--", WORKLOAD, "threads", "3", "500"];
     folder.fxtrec(recorded).expect(0);
-    // A trace of the same with less in it, and more traces than a screen has rows of threads.
+    // A trace of the same with fewer threads, and more traces than a screen has rows of threads.
     folder.fxtrec(["cut", "runs/1.fxt", "runs/2.fxt", "--to", "5ms"]).expect(0);
     for number in 3..=9 {
         let copy = folder.path(format!("runs/{number}.fxt"));
@@ -257,7 +257,7 @@ fn the_report_is_the_same_from_a_file_from_a_pipe_and_packed() {
     let mut piped = binary::command();
     piped.args(["report", "-", "--json", "--include-recorder"]).stdin(Stdio::from(trace));
     assert_eq!(succeed(&mut piped), json);
-    // And it has the same content as the trace.
+    // It also has the same content as the trace.
     let document: Value = serde_json::from_str(&json).expect("JSON");
     let whole = recording.trace;
     let reported = whole.switches.iter().filter(|switch| !switch.inferred).count() as u64;

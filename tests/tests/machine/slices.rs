@@ -236,7 +236,7 @@ fn a_switch_of_a_thread_that_would_run_on_was_asked_for_within_its_slice() {
     }
     println!("{asked} asked for, {} not, {slept} of their own accord", unasked.len());
     assert!(asked >= 100, "four threads share the CPUs: {asked}");
-    // A sleep may be over before the thread has left.
+    // A sleep may be over before the thread has been switched out.
     assert!(unasked.len() * 100 <= asked, "{} of {asked}: {:?}", unasked.len(), unasked.first());
     assert!(slept >= 300, "they sleep when nobody asks: {slept}");
 }

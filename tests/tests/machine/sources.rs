@@ -148,7 +148,7 @@ fn the_sources_agree_on_every_switch_and_wake_up() {
         return;
     }
     // Switches of one CPU are paired one after the other. If perf does not see the idle task and the same two threads alternate, pairs can
-    // be shifted by one turn: once in 26 recordings. A fault of a source is in the next recording, too.
+    // be shifted by one turn: once in 26 recordings. A fault of a source is also in the next recording.
     if let Err(fault) = agree() {
         eprintln!("once more, since {fault}");
         agree().unwrap_or_else(|fault| panic!("{fault}"));
@@ -219,7 +219,7 @@ fn what_perf_counts_and_does_not_write_are_wake_ups_on_cpus_with_a_silent_idle_t
 /// or to times before the workload began or after it ended. `None` if a source is refused here.
 fn missing_and_unreported() -> Option<(u64, u64, u64)> {
     // A source's programs begin and end one after the other: its first wake-up may be that of a new thread, long before it sees others. So
-    // only the time in which both certainly saw everything counts.
+    // only the time in which both sources certainly saw everything counts.
     let mut both = 0..=0;
     let traces = record_by_each(&["bpf", "perf"], || {
         let begin = trace::now();
@@ -307,8 +307,8 @@ fn names_and_states_from_inside_the_kernel_are_those_of_the_tracepoints() {
     if !may_record() {
         return;
     }
-    // A switch that is not reported to perf is inferred, and may represent several; the losses of perf are in one of them only. A fault is
-    // in all recordings.
+    // A switch that is not reported to perf is inferred, and may represent several; the losses of perf are in one of them only. A real
+    // fault is in all recordings.
     let faults: Vec<String> = (0..3).map_while(|_| same_names_and_states().err()).collect();
     assert!(faults.len() < 3, "{faults:#?}");
 }

@@ -103,7 +103,7 @@ fn record(command: &[&str]) -> Told {
             }
         }
     }
-    // On a busy machine, memory may also have to be loaded. Wrong unwinding is wrong each time.
+    // On a busy machine, memory may also have to be loaded. If unwinding is wrong, it is wrong each time.
     assert!(elsewhere.len() <= 1, "not in stacks that lack nothing: {elsewhere:#?}");
     // The weights are the blocked time of the report, except for its short waits, and for waits before a run of unknown length, whose
     // beginning is unknown.

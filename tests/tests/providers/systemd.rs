@@ -216,7 +216,7 @@ fn the_unit_is_exposed_to_little() {
     let folder = Folder::new();
     folder.write("fxtrec.service", unit("fxtrec.service"));
     let file = folder.text("fxtrec.service");
-    // Tenths; above, the command fails.
+    // Tenths; for larger numbers, the command fails.
     let options = ["security", "--no-pager", "--offline=true", "--threshold=30"];
     folder.run(Command::new("systemd-analyze").args(options).arg(file)).expect(0);
 }

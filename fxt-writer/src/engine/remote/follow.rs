@@ -78,7 +78,7 @@ impl<W: SharedWords> Remote<W> {
                 None => tally.torn += 1,
             }
         }
-        // Read last, so that everything that a record refers to is included.
+        // This is read last, so that everything that a record refers to is included.
         let durable_end = self.durable_end(after.durable_end)?;
         let durable = self.copy_durable(cursor.durable.min(durable_end)..durable_end);
         cursor.durable = durable_end;

@@ -145,7 +145,7 @@ impl<W: SharedWords> Remote<W> {
                 }
             }
         }
-        // Last, so that everything that a record refers to is included.
+        // This is last, so that everything that a record refers to is included.
         let durable_end = self.durable_end(after.durable_end)?;
         let durable = self.copy_durable(self.durable_saved..durable_end);
         let wrapped = header.wrapped_count;

@@ -203,7 +203,7 @@ impl Connection {
                 self.recording = Some(recording.map_err(|_| self.gone())?);
                 self.of_use = true;
             }
-            // An answer to a session that is over may have crossed its end.
+            // An answer to a session that has ended may have crossed its end.
             FromManager::Stop(session) => {
                 let client = self.client;
                 if let Some(recording) = self.recording_of(session) {

@@ -186,7 +186,7 @@ impl Client {
         // Release: a thread that sees the generation finds the session under the lock.
         sys::GENERATION.store(generation, std::sync::atomic::Ordering::Release);
         self.count_missed();
-        // Before any waiting thread continues.
+        // This precedes the moment when waiting threads continue.
         super::hook::changed();
         self.progress(|progress| {
             (progress.recording, progress.unsaved, progress.answered) = (true, true, true);
@@ -233,7 +233,7 @@ impl Client {
     pub(super) fn miss(&self, category: &'static str) {
         let mut missed = lock(&self.missed);
         match self.session() {
-            // It has just begun.
+            // The session has just begun.
             Some(session) if session.wants(category) => session.engine().count_dropped(1),
             Some(_) => {}
             None => *missed.entry(category).or_default() += 1,

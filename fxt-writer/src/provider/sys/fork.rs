@@ -127,7 +127,7 @@ pub(in crate::provider) fn at_exit(last_words: extern "C" fn()) {
     static AT_EXIT: Once = Once::new();
     AT_EXIT.call_once(|| {
         // SAFETY: a function that takes nothing and stays for as long as the process
-        // runs. Without room for it nothing is called.
+        // runs. If there is no room for it, nothing is called.
         unsafe { libc::atexit(last_words) };
     });
 }
@@ -182,7 +182,7 @@ impl AsFd for OwnSocket {
 impl Drop for OwnSocket {
     fn drop(&mut self) {
         let own = self.fd.as_raw_fd();
-        // Another socket may be in its place already.
+        // Another socket may already have its number.
         let _ = self.place.compare_exchange(own, -1, Ordering::AcqRel, Ordering::Relaxed);
     }
 }

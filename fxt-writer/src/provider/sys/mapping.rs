@@ -75,7 +75,7 @@ impl Mapping {
         };
         let access = ProtFlags::PROT_READ | ProtFlags::PROT_WRITE;
         // SAFETY: a new mapping at an address of the kernel's choice disturbs
-        // nothing. The file cannot shrink, as was just checked.
+        // nothing. The file cannot shrink; this was just checked.
         let address = unsafe { mmap(None, bytes, access, MapFlags::MAP_SHARED, file, 0) }?;
         let file = (stat.st_dev, stat.st_ino);
         let mapping = Self { address, bytes, owner: fork::owner(), file };

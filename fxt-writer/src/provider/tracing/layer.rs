@@ -40,7 +40,7 @@ thread_local! {
 
 impl ProviderLayer {
     pub(super) fn new() -> Self {
-        // Which callsites are enabled changes with sessions.
+        // The set of enabled callsites changes with sessions.
         hook::call_on_change(callsite::rebuild_interest_cache);
         Self { logs: LevelFilter::OFF }
     }

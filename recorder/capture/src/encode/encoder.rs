@@ -496,7 +496,7 @@ impl<L: Lanes> Encoder<L> {
             return None;
         }
         let current = self.chains.of(cpu).plain()?;
-        // A thread that has ended still has its place, or another thread has its id.
+        // A thread that has ended may still have its place, or another thread may have its id.
         let is_same = self.threads.recall(tid) == Some(current.slot)
             && self.threads.thread(current.slot).koid == current.koid;
         (is_same && self.threads.is_settled(current.slot, comm)).then_some(current)

@@ -35,7 +35,7 @@ impl Throttled {
     /// first report counts, because the queue may be throttled again after the thread has left it.
     pub fn learn(&mut self, cpu: Cpu, own: u32, kept: Nanos) {
         if cpu == self.cpu && own == self.throttle.own && self.length.is_none() {
-            // A queue counts only completed periods. Its count is lower than before if the thread leaves it throttled.
+            // A queue counts only completed periods. Its count is lower than before if the queue is throttled when the thread leaves it.
             self.length = kept.0.checked_sub(self.throttle.kept.0).map(Nanos);
         }
     }

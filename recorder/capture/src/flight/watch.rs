@@ -252,7 +252,7 @@ impl Watch {
             Metric::Wakeup => Metric::Preemption,
             _ => return,
         };
-        // One on both kinds fires.
+        // A trigger on both kinds fires.
         let meets = |of: Metric| self.length(of, nanos, &is_true).is_some();
         if meets(other) && !meets(Metric::RunQueue) {
             match metric {

@@ -698,7 +698,7 @@ impl Collector {
 
     fn read_mappings(&mut self, number: usize, frames: &[u64], sample: &Sample) {
         let program = self.programs.entry(number).or_default();
-        // Done whatever the result, so that a process that has ended is not examined for each of its frames.
+        // This is done whatever the result, so that a process that has ended is not examined for each of its frames.
         program.read_in = Some(self.looks);
         let is_its = |found: &Arc<Vec<ExecutableMapping>>| {
             frames.iter().any(|frame| find(found, *frame).is_some())
@@ -711,7 +711,7 @@ impl Collector {
             found.retain(is_user);
             Arc::new(found)
         };
-        // By now the process may run another program, or a child of the one that blocked.
+        // The process may run another program now, or may be a child of the one that blocked.
         if let Some(found) = told.filter(is_its).or_else(|| Some(ask()).filter(is_its)) {
             program.found_bytes = found.iter().map(ExecutableMapping::bytes).sum();
             program.found = found;
@@ -810,7 +810,7 @@ impl Collector {
             (number != KERNEL && program.last.0 < since).then_some(number)
         };
         let over: FxHashSet<usize> = self.programs.iter().filter_map(is_old).collect();
-        // No more than every few thousand.
+        // At most once every few thousand.
         self.many = MOST_PROGRAMS.max(self.programs.len() - over.len() + MOST_PROGRAMS / 2);
         if over.is_empty() {
             return;

@@ -71,7 +71,7 @@ impl Files {
         take: impl FnMut(u64, String),
     ) -> Result<bool, Silent> {
         let (answer, _) = self.ask(&Ask::Name(names), Some(file.as_fd()))?;
-        // A malformed answer names nothing.
+        // A malformed answer contains no names.
         Ok(reader::each_name(&answer, take).unwrap_or(true))
     }
 

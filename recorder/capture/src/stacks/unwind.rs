@@ -99,9 +99,9 @@ fn frames_of(walked: &Walked, copy: Copy<'_>) -> Vec<(u64, usize)> {
     for returns_to in 1..walked.frames.len() {
         frames.push((frame, returns_to));
         match copy.word(frame) {
-            // A frame of another stack may be at a lower address.
+            // A frame of another stack may have a lower address.
             Ok(next) if next != frame => frame = next,
-            // Outside of the copy; only the kernel knows how it continues.
+            // This is outside of the copy; only the kernel knows how it continues.
             _ => break,
         }
     }
@@ -408,7 +408,7 @@ mod tests {
         let (spent, is_unproved) = unwind(&mut cache, 0x1000, MOST_WORK / 2);
         assert_eq!((&spent[..4], is_unproved), (&[1, 2, 2, 2][..], true));
         assert_eq!(cache.left, MOST_WORK_A_SECOND - MOST_WORK);
-        // For another stack there, the first two are known, and two more are found.
+        // For another stack at the same place, the first two are known, and two more are found.
         let (spent, is_unproved) = unwind(&mut cache, 0x1000, MOST_WORK / 2);
         assert_eq!((&spent[..6], is_unproved), (&[0, 0, 1, 2, 2, 2][..], true));
         // Nothing is left of the second's budget.

@@ -203,14 +203,14 @@ impl Records {
                 self.forget_if_full();
                 Ok(())
             }
-            // The event that ended it is in no trace.
+            // No trace contains the event that ended it.
             Told::Stack { until, .. } if *until < self.begin => Ok(()),
             Told::Stack { program, tid, since, until, weight, flags, frames } => {
                 let (process, thread) = match encoder.owner(*tid, *until)? {
                     // An interrupt of an idle CPU wakes a thread.
                     _ if *tid == Tid(0) => (KERNEL_PROCESS, KERNEL_PROCESS),
                     Owner::Recorded { process, thread } => (process, thread),
-                    // Left out, like its switches.
+                    // It is left out, like its switches.
                     Owner::Unwanted => return Ok(()),
                     Owner::Unknown => {
                         self.counts.unknown_threads += 1;
@@ -375,7 +375,7 @@ impl Records {
                 let Some(code) = program.code_of(address) else { continue };
                 let (id, process) = (code.0.id, program.process);
                 if !program.written.contains(&id) {
-                    // Until then its process ran this program.
+                    // Until then, its process ran this program.
                     let last = if number == KERNEL { time } else { program.last.min(time) };
                     write_code(lanes, Ticks(last.0), process, code)?;
                     program.written.insert(id);

@@ -186,7 +186,7 @@ impl Open {
                 let inside = |(begin, end): (Nanos, Nanos)| end.0.saturating_sub(begin.max(from).0);
                 stretches.into_iter().map(inside).sum::<u64>().min(within)
             }
-            // At most the part in the window.
+            // At most the part that is in the window.
             None => nanos.min(within),
         })
     }

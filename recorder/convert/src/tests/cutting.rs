@@ -202,7 +202,7 @@ fn a_switch_that_comes_late_and_is_left_out_changes_nobody_in_the_piece() {
     let mut trace = Writer::new(trace());
     put_switch(&mut trace, 0, 12, (0, 41));
     put_switch(&mut trace, 1, 17, (60, 0));
-    // It is before the window, which has already begun.
+    // It is before the window, and continues into it.
     put_switch(&mut trace, 0, 15, (41, 50));
     put_switch(&mut trace, 0, 18, (50, 0));
     let piece = piece_of(&trace.into_inner(), 16, 20, Filter::default());

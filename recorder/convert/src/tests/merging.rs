@@ -80,7 +80,7 @@ fn merged_with(
                 found.push((wakeup.time.0, provider, names[&wakeup.koid].clone(), wakeup.cpu.0));
             }
             fxt_reader::Record::Event(event) if keeps_wall_clock => {
-                // Wherever the clock was shifted to, the wall clock stays the same.
+                // The wall clock is the same, regardless of how the clock was shifted.
                 let value = event.args.get("wall_clock_offset_ns").expect("an offset");
                 let offset: u64 = value.to_string().parse().expect("a number");
                 assert_eq!((event.time.0 + offset) / 1000, 10, "{event:?}");

@@ -439,7 +439,7 @@ impl BpfEvents {
 
     /// Stops the programs; the lanes stay readable.
     pub fn detach(&mut self) {
-        // In reverse order, so that no wake-up names a thread whose switch was not seen.
+        // This is in reverse order, so that no wake-up names a thread whose switch was not seen.
         while self.links.pop().is_some() {}
     }
 

@@ -248,7 +248,7 @@ fn finish(
         Extern::Cast(_) => None,
     });
     let insn = |it: &bpf_insn| Insn::new(it.code, it.dst_reg(), it.src_reg(), it.off, it.imm);
-    // The kernel removes jumps to where they are.
+    // The kernel removes jumps to the next instruction.
     let nothing = Insn::new(JUMP, 0, 0, 0, 0);
     let mut finished: Vec<Insn> = insns.iter().map(insn).collect();
     let mut at = 0;
@@ -493,7 +493,7 @@ mod tests {
             ("more_record", &[("bytes", part::MORE), kind]),
         ];
         for (record, parts) in records {
-            // One that consists of bytes has no padding.
+            // A structure that consists of bytes has no padding.
             let bytes = if record == "more_record" { 21 } else { lane::RECORD_BYTES };
             assert_places(&EVENTS, record, bytes, parts);
         }

@@ -311,7 +311,7 @@ mod tests {
         v4[16..20].copy_from_slice(&[10, 0, 0, 2]);
         v4[20..24].copy_from_slice(&[0x15, 0x38, 0x9c, 0x40]);
         assert_eq!(ends(0x0800, &v4).as_deref(), Some("tcp 10.0.0.5:5432 10.0.0.2:40000"));
-        // A later fragment, one with options before the ports, and one of another protocol.
+        // A later fragment, a packet with options before the ports, and one of another protocol.
         let mut piece = v4;
         piece[7] = 1;
         assert_eq!(ends(0x0800, &piece).as_deref(), Some("tcp 10.0.0.5 10.0.0.2"));

@@ -457,7 +457,7 @@ pub(super) fn set_side_by_side(
     std::thread::scope(|scope| {
         let setters = inner.chunks(inner.len().div_ceil(SETTERS).max(1)).map(|some| {
             let set = move || some.iter().try_for_each(|(key, map)| set(outer, *key, *map));
-            // Without a thread for it, it takes longer.
+            // If there is no thread for it, it takes longer.
             std::thread::Builder::new().spawn_scoped(scope, set).map_err(|_| set())
         });
         let setters: Vec<_> = setters.collect();

@@ -210,7 +210,7 @@ mod tests {
         let written = Written::new().event(1, 5, &[1]).event(31, 77, &[3]).event(1, 0, &[2]);
         let stamp = (3 << 27) + 77;
         assert_eq!(written.read(100), (vec![(105, 4, 1), (stamp, 4, 2)], false));
-        // With bits that a stamp has no room for, these stay.
+        // Bits that do not fit into a time stamp are unchanged.
         let high = 1 << 60;
         let expected = vec![(high + 5, 4, 1), (high + stamp, 4, 2)];
         assert_eq!(written.read(high), (expected, false));

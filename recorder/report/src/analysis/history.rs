@@ -270,7 +270,7 @@ impl History {
         if sums <= most.max(2 * FEWEST_SUMS * segments) {
             return;
         }
-        // Reduces them to half, so that this is not soon repeated.
+        // Reduces them to half, so that this is not repeated soon.
         let each = (most / 2 / segments).max(FEWEST_SUMS);
         for segment in &mut self.segments {
             segment.trim(each);

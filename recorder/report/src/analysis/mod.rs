@@ -155,7 +155,7 @@ pub(crate) fn analyse_from(
                 first.analysis = analysis;
                 match fate {
                     Fate::End => return Ok(ended(first.analysis, &reader).0),
-                    // In that case the end of the trace does not matter.
+                    // In that case, the end of the trace does not matter.
                     Fate::Over => return Ok(first.analysis.finish().0),
                     Fate::Damage => first.analysis.damaged(),
                     Fate::NoThread => {}

@@ -54,7 +54,7 @@ fn columns<'a>(spans: impl Iterator<Item = &'a Span>, start: u64) -> [Column; 7]
             SpanKind::Instant => kind::INSTANT,
             SpanKind::Many(count) => kind::MANY + u64::from(count),
         });
-        // For spans that have arguments: how many spans without arguments precede.
+        // For spans that have arguments: the number of preceding spans without arguments.
         if span.args != ArgsIndex::default() {
             args.number(at - next);
             args.number(span.args.0.into());

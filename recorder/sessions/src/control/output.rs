@@ -140,7 +140,7 @@ impl Output {
         let mut state = self.lock();
         state.closed = true;
         (state.defers, state.deferred) = (false, false);
-        // Its session is over, so there is nothing left to abort.
+        // Its session has ended, so there is nothing left to abort.
         state.on_failure = None;
         self.0.changed.notify_all();
     }

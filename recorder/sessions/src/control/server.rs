@@ -111,7 +111,7 @@ impl Client {
         let (receiver, who, place) = (service.clone(), caller.clone(), writer.clone());
         let take = move |connection: &UnixStream, most| {
             let (message, writer) = receiver.receive_output(&who, connection, most)?;
-            // An unused one that already exists ends.
+            // An existing process that is unused ends.
             let before = place.lock().unwrap_or_else(PoisonError::into_inner).replace(writer);
             drop(before);
             Ok(message)

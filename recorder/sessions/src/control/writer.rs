@@ -239,7 +239,7 @@ impl Writer {
     /// # Errors
     /// Why closing failed.
     pub(super) fn finish(&mut self) -> Result<bool, String> {
-        // Harmless if it was already done.
+        // Harmless if this was already done.
         let _ = self.channel.shutdown(Shutdown::Write);
         self.hear()?;
         Ok(self.done)

@@ -97,8 +97,8 @@ impl Pending {
             return Err(OutFileError::Moved);
         }
         if let Some(owner) = place.owner {
-            // This is not done earlier: if it already had a name, its owner could write to it. It is usable nevertheless, so this is not
-            // treated as a failure.
+            // This is not done earlier: if it already had a name, its owner could write to it. The file is usable nevertheless, so this is
+            // not treated as a failure.
             let _ = owner.take(&fresh.file);
         }
         match fresh.file.sync_all() {

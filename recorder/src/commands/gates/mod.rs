@@ -131,7 +131,7 @@ impl Gates {
             Target::Stdout => (Path::new("/proc/self/fd/1"), None),
             Target::Path(path) => (path.as_path(), Some(path.as_path())),
         };
-        // With a default name, an existing file is renamed.
+        // If the name is the default, an existing file is renamed.
         let there = output.named.then(|| fs::metadata(path).ok()).flatten();
         let kind = there.map(|there| there.file_type());
         if !args.fail_if.is_empty() && kind.as_ref().is_some_and(FileTypeExt::is_char_device) {

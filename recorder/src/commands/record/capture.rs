@@ -195,7 +195,7 @@ impl Capture {
                 break;
             }
         }
-        // Events still in the rings are not counted: they are written to a file that has room.
+        // Events that are still in the rings are not counted: they are written to a file that has room.
         if let Some(pieces) = &mut self.pieces {
             let (engine, encoder, source) = (&self.engine, &mut self.encoder, &*self.source);
             let (providers, stacks) = (self.providers.as_ref(), self.stacks.as_mut());

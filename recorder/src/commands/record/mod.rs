@@ -193,7 +193,7 @@ fn record(
         // Cgroups are everybody's.
         Some(_) => Watches::of_host(),
     };
-    // The disturbance that the setup caused is over, and is not in the trace.
+    // The disturbance of the setup is over, and is not in the trace.
     let time = source.begin();
     let inherited = signals.inherited();
     let mut launch = plan.launch.clone();
@@ -209,7 +209,7 @@ fn record(
         let wanted: Vec<Pid> = pids.iter().copied().chain(command).collect();
         source.narrow(&wanted);
     }
-    // Until here, COMMAND's process waits for fxtrec.
+    // Up to this point, COMMAND's process waits for fxtrec.
     let from = stacks.as_ref().and_then(StackSource::from).filter(|_| by_default && held.is_some());
     if let Some(from) = &from {
         from.store(u64::MAX, Ordering::Relaxed);

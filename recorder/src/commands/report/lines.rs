@@ -88,7 +88,7 @@ mod tests {
     fn files_are_not_asked_any_more_when_time_or_room_is_used_up() {
         for (spent, text) in [(MOST_TIME, 0), (Duration::ZERO, MOST_TEXT)] {
             let mut sources = Sources { spent, text, ..Sources::default() };
-            // No process is started for the question.
+            // No process is started for this question.
             assert!(sources.at("/bin/true", b"id", 1).is_empty());
             assert_eq!(sources.silent(), 1);
             assert!(sources.spent < spent + Duration::from_secs(1));

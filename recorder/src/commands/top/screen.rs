@@ -29,7 +29,7 @@ impl Screen {
     pub(super) fn open() -> io::Result<Screen> {
         let before = tcgetattr(stdin())?;
         let mut raw = before.clone();
-        // Signals keep their meaning on the terminal: Ctrl-C ends the program.
+        // Signals have their usual effect on the terminal: Ctrl-C ends the program.
         raw.local_flags &= !(LocalFlags::ICANON | LocalFlags::ECHO);
         raw.control_chars[SpecialCharacterIndices::VMIN as usize] = 0;
         raw.control_chars[SpecialCharacterIndices::VTIME as usize] = 0;

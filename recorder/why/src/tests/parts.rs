@@ -98,7 +98,7 @@ fn a_wait_that_crosses_queues_is_reported_by_those_of_each() {
     let why = ask(&scene, &within("t101", 1_000, 6_000));
     let expected = [("waiting t203", 2_500), ("waiting t201", 2_000), ("waiting t202", 500)];
     assert_eq!(parts(&why), expect(&expected));
-    // Without the fact, the queue that it was put in counts.
+    // Without the fact, the queue into which it was put counts.
     let mut scene = Scene::with_causes("waker");
     scene.switch(0, 0, 0, Leaves::R, 201);
     scene.switch(0, 1, 0, Leaves::R, 202);

@@ -183,7 +183,7 @@ pub(crate) fn wakers() -> Outcome {
         all += own.len();
         pairs.insert(thread.koid, partner);
     }
-    // One of a pair may never wait, because its byte is always there first.
+    // One thread of a pair may never wait, because its byte is always there first.
     let both: BTreeSet<_> = pairs.iter().map(|(a, b)| (a.min(b), a.max(b))).collect();
     let members: BTreeSet<_> = both.iter().flat_map(|(a, b)| [a, b]).collect();
     assert_eq!((both.len(), members.len()), (2, 4), "two pairs: {pairs:?}");

@@ -150,7 +150,7 @@ fn steal() {
                         println!("{name}");
                     }
                 }
-                // So that its last turn has an end.
+                // This ensures that its last turn has an end.
                 std::thread::sleep(Duration::from_millis(1));
             });
         }
@@ -420,7 +420,7 @@ fn async_tasks() {
     use fxt_writer::provider::{async_begin, async_end};
     let app = fxt_writer::provider::init("planted").expect("fxtrec listens");
     assert!(app.wait_for_session(Duration::from_secs(20)), "fxtrec records");
-    // A short one, so that the other is longer than the median.
+    // This request is short, so that the other one is longer than the median.
     async_begin!("app", "request", 1_u64);
     async_end!("app", "request", 1_u64);
     let (hand, handed) = channel();

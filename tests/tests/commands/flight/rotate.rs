@@ -68,7 +68,7 @@ fn the_files_together_hold_every_switch_that_the_kernel_counted_exactly_once() {
         let traces = read_alone(&paths);
 
         assert_all_counted(&counts, &traces, name);
-        // For the machine, as often as the tracepoint fired; and file by file, according to each.
+        // For the machine, as often as the tracepoint fired; and for each file, as often as each count in it.
         let mut before = 0;
         for trace in &traces {
             let so_far = trace.stats().number("switches");
@@ -111,7 +111,7 @@ fn a_file_begins_with_who_has_each_cpu_and_the_names_of_all_that_live() {
         // A thread that had the CPU still has it; a CPU that was idle is not mentioned.
         had.retain(|_, thread| *thread != 0);
         assert_eq!(given, had);
-        // Nobody who slept all through the first is nameless in the second.
+        // A thread that slept all through the first file is not nameless in the second.
         let threads = pair[1].switches.iter().flat_map(|switch| [switch.outgoing, switch.incoming]);
         assert!(threads.into_iter().all(|koid| pair[1].threads.contains_key(&koid)));
     }

@@ -250,7 +250,7 @@ fn a_trace_that_was_cut_short_is_a_failure() {
     let fxtrec = Fxtrec::new(["-a", "-o", "fifo"]);
     mkfifo(&fxtrec.path("fifo"), Mode::S_IRWXU).unwrap();
     let mut reader = File::options().read(true).write(true).open(fxtrec.path("fifo")).unwrap();
-    // Less than the shortest recording needs.
+    // This is less than the shortest recording needs.
     fcntl(&reader, FcntlArg::F_SETPIPE_SZ(4096)).unwrap();
     let running = fxtrec.start();
     // Only the line that shows that it records is read from it.
@@ -295,7 +295,7 @@ fn an_interrupt_that_was_ignored_at_start_ends_a_recording() {
     if !may_record() {
         return;
     }
-    // As `fxtrec -a &` in a script, whose shell does not control jobs.
+    // As with `fxtrec -a &` in a script, whose shell does not control jobs.
     let script = "\"$0\" -a -o t.fxt & echo $! >pid; wait $!; echo ended $?";
     let fxtrec = Fxtrec::new([] as [&str; 0]);
     let folder = fxtrec.path("");

@@ -58,7 +58,7 @@ fn only_the_commands_processes_count_and_all_of_them_do() {
     let tree = record(&["-P", &probe], &["sh", "-c", &both]);
     assert_eq!(tree.count("tick"), 70, "children and children's children of the command");
 
-    // Outside, somebody is hit all the time.
+    // Outside of the scope, processes hit the probe all the time.
     let forever = format!("while {program} ticks 5; do :; done");
     let mut outside =
         Process::start(Command::new("sh").args(["-c", &forever]).stdout(Stdio::null()));

@@ -110,7 +110,7 @@ fn calls_of_functions_with_the_attribute_are_spans_whichever_way_they_end() {
         "async begin app/a request path=\"/\"",
         begin,
         end,
-        // Given up at its await.
+        // It is dropped at its await.
         "async end app/a request",
         "async end app/a request",
     ];

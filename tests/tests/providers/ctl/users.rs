@@ -35,7 +35,7 @@ fn without_rules_a_user_records_applications_of_the_same_user_and_nothing_else()
         return;
     }
     let daemon = Daemon::start("own-processes = false");
-    // One of root's, and one of the user's: a copy, since that user may not read this repository.
+    // One program belongs to root, and one to the user: a copy, since that user may not read this repository.
     let folder = Folder::new();
     let program = folder.path("client");
     copy_program(client().as_ref(), &program);
@@ -78,7 +78,7 @@ fn without_rules_a_user_records_applications_of_the_same_user_and_nothing_else()
     let trace = Trace::read(&daemon.folder.path("own.fxt"));
     assert_eq!(trace.events.iter().filter(|event| event.begins()).count(), 2 * 20);
     assert!(trace.switches.is_empty());
-    // Root's application was not asked to record.
+    // Root's application did not receive a request to record.
     roots.kill();
     daemon.end();
 }
@@ -143,7 +143,7 @@ fn a_user_records_the_users_own_processes_and_of_others_only_that_they_had_the_c
     let daemon = Daemon::start("");
     let folder = Folder::new();
     Command::new("chmod").arg("755").arg(folder.path("")).status().expect("chmod");
-    // Sets its user id to root's each time that it is executed, and leaves the scope.
+    // It sets its user id to root's each time that it is executed, and leaves the scope.
     let suid = folder.path("secretsuid");
     copy_program("/bin/sleep".as_ref(), &suid);
     std::fs::set_permissions(&suid, Permissions::from_mode(0o4755)).expect("it is ours");

@@ -206,7 +206,7 @@ fn anyone_who_asks_while_somebody_waits_is_answered_at_once() {
     other.terminate().expect("it ends");
     drop(owner);
 
-    // So does the end of the connection that waits.
+    // The end of the waiting connection does so, too.
     let raw = UnixStream::connect(daemon.control()).expect("it listens");
     let output = create(&daemon.path("c.fxt"));
     let initialize = concat!(

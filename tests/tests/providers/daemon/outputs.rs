@@ -131,7 +131,7 @@ fn what_was_not_written_is_kept_or_cleared_and_never_comes_twice() {
         client.stop(WRITE).expect("it stops");
         let count = |archive: &Archive| ["first", "second"].map(|app| archive.count(app, "nap"));
         assert_eq!(count(&Archive::read(&output)), expected, "{disposition:?}");
-        // Whatever is requested: it was written.
+        // The data was written, whatever the next request is.
         client
             .start(StartOptions { buffer_disposition: Some(BufferDisposition::Retain), ..now() })
             .expect("it starts again");

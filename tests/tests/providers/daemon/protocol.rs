@@ -322,7 +322,7 @@ fn what_is_no_call_ends_its_own_connection_only() {
     let mut socket = UnixStream::connect(daemon.control()).expect("it listens");
     let sent = (0..64).try_for_each(|_| socket.write_all(&[b' '; 64 * 1024]));
     assert!(sent.is_err(), "four MiB of nothing were taken");
-    // Known service, unknown method; and the other way round.
+    // A known service with an unknown method; and the reverse.
     let mut socket = UnixStream::connect(daemon.control()).expect("it listens");
     let answer = call(&mut socket, "fxtrec.Controller.Fly", &json!({})).expect("told");
     assert_eq!(answer["error"], "org.varlink.service.MethodNotFound");

@@ -68,7 +68,7 @@ fn a_user_without_privileges_may_record_applications_of_the_same_user_and_nothin
         let again = passed.try_clone().expect("a copy");
         client.initialize(config, passed).expect("that is permitted");
         let started = client.start(now()).expect("it starts");
-        // It was asked to record, and does not answer; root's was not asked.
+        // It received a request to record, and does not answer; root's application did not.
         assert_eq!((started.started, started.late), (0, vec!["own".to_owned()]));
         assert!(!client.status().expect("it answers").kernel.running);
         client.terminate().expect("it ends");

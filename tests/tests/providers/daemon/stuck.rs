@@ -326,7 +326,7 @@ fn pipes_and_sockets_that_nothing_reads_hold_up_neither_a_session_nor_the_end() 
         client.stop(WRITE).expect("nobody waits for the reader");
         client.terminate().expect("nor now");
         record_as_usual(&daemon);
-        // It has its time to read; that of the previous session has ended, sooner or later.
+        // It has time to read; that of the previous session has ended, sooner or later.
         wait::until("one process that writes", || writers(&daemon).len() == 1);
         let left = writers(&daemon);
         end_in_time(&mut daemon);
@@ -349,7 +349,7 @@ fn a_file_on_a_full_disk_aborts_the_session_with_the_reason() {
     let output = create(&disk.path().join("t.fxt"));
     client.initialize(everything(BufferingMode::Streaming), output).expect("none is there");
     client.start(now()).expect("it starts");
-    // The kernel's records may have filled the disk before: then nothing starts it, and it fails.
+    // The kernel's records may have filled the disk before: in that case nothing starts the session, and it fails.
     daemon.app(&["burst", "1", "100000"]).finish();
     daemon.wait_for(SessionState::Stopped);
     let answer = refused(client.stop(WRITE));

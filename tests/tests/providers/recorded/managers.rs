@@ -66,7 +66,7 @@ impl App {
                 .stdout(Stdio::piped()),
         );
         let out = app.stdout.take().expect("piped");
-        // Its output must be read, or it blocks.
+        // Its output must be read; otherwise it blocks.
         std::thread::spawn(move || BufReader::new(out).lines().for_each(drop));
         App(app)
     }

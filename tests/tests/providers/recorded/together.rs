@@ -55,7 +55,7 @@ fn macros_tracing_c_and_the_scheduler_are_in_one_archive_on_one_clock() {
     let example = c_example::build_statically(scratch.path());
     let traced = env!("CARGO_BIN_EXE_provider-traced");
     let example = example.display();
-    // All at once, so that they are mixed.
+    // All of them at once, so that they are mixed.
     let script = format!(
         "{APP} sleeps 2 100 >spans.txt & {traced} sleeps >traced.txt </dev/null & {example} & wait"
     );

@@ -21,7 +21,7 @@ fn a_view_takes_nothing_out() {
         assert_eq!(numbers(&first.rolling), (0..30).collect::<Vec<_>>(), "{mode:?}");
         assert_eq!(view(&provider), first, "{mode:?}");
         if mode == Mode::Streaming {
-            // The requested save still works, and the records are not seen afterwards.
+            // The requested save still works, and later views do not see the records.
             let packet = provider.inbox.try_recv().expect("the first buffer is full");
             provider.save(packet);
             let left = view(&provider);

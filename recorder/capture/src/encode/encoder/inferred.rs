@@ -135,7 +135,7 @@ impl<L: Lanes> Encoder<L> {
     /// The CPU is offline, and no thread has it until it is back.
     pub(super) fn offline(&mut self, time: Nanos, cpu: Cpu, goes_idle: bool) -> Result<(), Closed> {
         if goes_idle && self.chains.of(cpu).current().is_some() {
-            // That the idle task is switched in last is known without a tracepoint.
+            // It is known without a tracepoint that the idle task is switched in last.
             self.chains.of(cpu).lose(time);
             self.has_cpu(time, cpu, IDLE)?;
             self.chains.of(cpu).lose(time);

@@ -171,7 +171,7 @@ impl<L: Lanes> Encoder<L> {
         let mut count = 0;
         let held = queued.filter(|throttle| throttle.now);
         let held = held.map(|_| Arg::new(strings::THROTTLED, Value::Bool(true)));
-        // If a thread did it, that thread began it on another CPU.
+        // If a thread caused the wake-up, it began on another CPU.
         let origin = origin.filter(|_| waker == Announced::Interrupt && sent.is_none());
         let request = match origin {
             Some(Origin::Request(request)) => self.request_args(time, &request)?,

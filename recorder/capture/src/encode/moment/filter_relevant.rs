@@ -102,7 +102,7 @@ impl<'a> Filter<'a> {
                 _ => self.keep(record),
             },
             record_type::EVENT => self.event(first, record)?,
-            // Needed to understand other records.
+            // These are needed to understand other records.
             record_type::METADATA
             | record_type::INITIALIZATION
             | record_type::STRING

@@ -60,7 +60,7 @@ fn assert_that_the_dead_stay_dead(told: &[String], seed: u64) {
             [out, _, _, "->", inn, ..] => (out, inn),
             _ => panic!("{line}"),
         };
-        // It may still have to leave another CPU, if that was not recorded while it lived.
+        // It may still have to be switched out on another CPU, if that was not recorded while it lived.
         let leaves = out == inn || !line.ends_with("inferred=true");
         assert!(!(leaves && dead.contains(&out)), "seed {seed}: the dead leave in {line}");
         assert!(!dead.contains(&inn), "seed {seed}: the dead come in {line}");

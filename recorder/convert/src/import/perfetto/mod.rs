@@ -239,7 +239,7 @@ impl Decoder {
                 _ => {}
             }
         }
-        // It is put back after the packet.
+        // The buffer is put back after the packet.
         let mut sequence = match self.sequences.remove(&id) {
             Some(sequence) => sequence,
             None if self.sequences.len() < MOST_SEQUENCES => Sequence::default(),

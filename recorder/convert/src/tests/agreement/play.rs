@@ -252,7 +252,7 @@ impl Play {
                 inferred: true,
             },
         );
-        // The occupant of the CPU between the gap and now is unknown.
+        // The occupant of the CPU between the gap and this event is unknown.
         self.sums.change(switched.incoming);
     }
 

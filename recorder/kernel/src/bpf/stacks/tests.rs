@@ -242,7 +242,7 @@ fn a_wait_whose_end_found_no_room_is_not_reported_as_a_part_of_a_longer_one() {
         std::thread::sleep(std::time::Duration::from_millis(20));
     };
     let mut slept = 0;
-    // On a busy machine a thread may be asleep later than it is expected to be.
+    // On a busy machine, a thread may fall asleep later than expected.
     for _ in 0..5 {
         turn.store(0, Ordering::SeqCst);
         pretend(false);

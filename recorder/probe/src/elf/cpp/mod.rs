@@ -155,7 +155,7 @@ mod tests {
 
     #[test]
     fn no_name_costs_more_than_its_length_is_worth() {
-        // Input that a parser with alternatives reads twice at each step, so that it never ends.
+        // Input that a parser with alternatives would read twice at each step, so that it would never finish.
         for (begin, part, end) in [
             ("_Z1aDt", "nw", ""),
             ("_Z1aDT", "na", "E"),

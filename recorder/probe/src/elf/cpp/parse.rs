@@ -283,7 +283,7 @@ impl<'a> Parser<'a> {
         let name = match (self.peek(0), self.peek(1)) {
             (b'S', next) if next != b't' => {
                 let name = self.substitution()?;
-                // Alone it is not a name.
+                // By itself it is not a name.
                 (self.peek(0) == b'I').then_some(name)?
             }
             _ => {
@@ -498,7 +498,7 @@ impl<'a> Parser<'a> {
         match number {
             2..=9 => SMALL_DIGITS.get(number..=number),
             10..=50 => SMALL.get(2 * (number - 10)..2 * (number - 9)),
-            // Otherwise the name's number, which distinguishes them just as well.
+            // Otherwise the number of the name, which distinguishes them just as well.
             _ => self.text.get(begin..self.at - 1),
         }
     }

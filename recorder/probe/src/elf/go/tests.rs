@@ -339,7 +339,7 @@ fn tables_that_are_cut_off_or_damaged_say_less_and_end() {
 #[test]
 fn a_list_of_values_is_followed_for_a_limited_number_of_steps() {
     let mut bytes = table(Version::Go20, TEXT);
-    // A list without an end, and no bytes that have its values.
+    // A list without an end, and values that apply to no bytes.
     let at = bytes.len();
     bytes.extend([2, 0].repeat(2 * MOST_STEPS));
     let table = parsed(&bytes).expect("sound");

@@ -132,7 +132,7 @@ fn a_wait_that_was_throttled_to_its_end_is_a_wait_of_no_length() {
     let mut scene = Scene::with_causes(ALL);
     scene.switch(0, 0, 0, Leaves::R, 101);
     scene.switch_with((10, 0), 101, Leaves::R, 0, &[THROTTLED]);
-    // More than the length of the wait.
+    // This is more than the length of the wait.
     scene.switch_with((60, 0), 0, Leaves::R, 101, &[("throttled_ns", Value::Uint64(u64::MAX))]);
     scene.switch(70, 0, 101, Leaves::S, 0);
     let report = scene.report();

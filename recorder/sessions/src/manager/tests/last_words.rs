@@ -76,7 +76,7 @@ fn somebody_who_talks_all_the_time_is_not_waited_for() {
     std::thread::scope(|scope| {
         scope.spawn(|| {
             while !over.load(std::sync::atomic::Ordering::Relaxed) {
-                // Without room, it is the manager's turn.
+                // Without room, the manager must act next.
                 let _ = talker.connection.send(&message, &[]);
             }
         });

@@ -60,7 +60,7 @@ fn in_every_mode_a_snapshot_has_what_is_there_and_leaves_it_there() {
         named_event(&mut session, 2, "two");
         expected.insert("app".to_owned(), texts(&["one", "two"]));
         assert_eq!(stage.events_in_snapshot(), expected, "{mode:?}");
-        // At the end all of it is in the archive, once.
+        // At the end, all of it is in the archive, once.
         provider.say(&FromProvider::Stopped(session.session));
         stage.stop();
         expected.insert("gone".to_owned(), texts(&["before it went"]));

@@ -6,10 +6,10 @@
   let stretches = [];
   let shown = "";
 
-  // How much of the exact events is in the page, in words.
+  // How many of the exact events are in the page, in words.
   const share = () => `${units.count(trace.kept.length)} of ${units.count(trace.tiles.length)}`;
 
-  // Remembers the stretches in view without exact events, and shows the note if `is`; `width` is that of a bin.
+  // Remembers the stretches in view without exact events, and shows the note if `is` is true; `width` is that of a bin.
   function show(list, is, width) {
     stretches = list;
     note.hidden = !is;

@@ -183,7 +183,7 @@
   // Represents stolen time in sums of narrow slices.
   const STOLEN = -1;
 
-  // The share of a slice that the host took. It is unknown when within the slice that was.
+  // The share of a slice that the host took. It is unknown when within the slice this was.
   function share(lane, at) {
     const steal = lane.taken.get(at)?.steal ?? 0;
     return steal > 0 ? Math.min(steal / (lane.end[at] - lane.start[at]), 1) : 0;

@@ -15,7 +15,7 @@
     found.textContent = text === "" ? "" : words.join(", ");
   }
 
-  // Called when more can be searched.
+  // Called when more data can be searched.
   function again() {
     if (field.value.trim() !== "") look();
   }

@@ -56,7 +56,7 @@
   async function work() {
     busy = true;
     while (wanted.size > 0) {
-      // The last one requested is the one in view.
+      // The tile that was requested last is in view.
       const [name, [kind, numbers]] = [...wanted].at(-1);
       wanted.delete(name);
       await load(kind, numbers);

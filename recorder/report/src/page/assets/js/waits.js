@@ -92,7 +92,7 @@
     });
   }
 
-  // Goes to the next or the previous remaining one, cyclically.
+  // Goes to the next or the previous remaining row, cyclically.
   function step(by) {
     const left = [...rows.keys()].filter((place) => !rows[place].hidden);
     if (left.length === 0) return undefined;

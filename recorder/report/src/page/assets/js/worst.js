@@ -92,7 +92,7 @@
     })));
   }
 
-  // Shows where in the code blocked times were, once that is known.
+  // Shows where in the code blocked times were, as soon as that is known.
   function locate() {
     for (const [, { thread, from, by, text, cell }] of rows) {
       const where = by !== undefined && thread ? fx.stacks.innermost(thread.index, from) : "";
