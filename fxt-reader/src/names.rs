@@ -81,7 +81,7 @@ impl Names {
         self.known.get(&thread).and_then(|known| known.process)
     }
 
-    /// All threads, in no order.
+    /// All threads, in no particular order.
     pub fn threads(&self) -> impl Iterator<Item = (Koid, &str)> {
         let threads = self.known.iter().filter(|(_, it)| it.object_type == ObjectType::Thread);
         threads.map(|(koid, known)| (*koid, &*known.name))

@@ -55,7 +55,7 @@ pub struct Wakeup {
     /// The CPU to whose run queue the thread was added.
     pub cpu: u16,
     pub thread: u64,
-    /// By whom, if known.
+    /// The thread that woke it, if known.
     pub waker: Option<u64>,
     /// Whether an interrupt began it, the kind of its cause, and which one of these.
     pub interrupt: bool,

@@ -113,7 +113,7 @@ impl Entry {
         matches!(self.kind, Kind::SwitchInSyscall | Kind::SwitchInNoSyscall)
     }
 
-    /// One of two that share a slot.
+    /// One of the two entries that share a slot.
     fn part(self, is_second: bool) -> Entry {
         let kind = match self.kind {
             Kind::SwitchInSyscall => Kind::Syscall,

@@ -31,7 +31,7 @@ impl Origin {
 /// An origin: its kind, and which timer, device, interrupt or packet it is. Empty if that is not recorded.
 type Told = (Box<str>, Box<str>);
 
-/// All of a recording.
+/// All origins in a recording.
 #[derive(Debug, Default)]
 pub struct Origins {
     told: Vec<Told>,

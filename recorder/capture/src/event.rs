@@ -196,7 +196,7 @@ pub struct Call {
     pub is_32_bit: bool,
 }
 
-/// Where a thread was in its program.
+/// The state of a thread in user space.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct UserState {
     pub stack: u64,

@@ -259,7 +259,7 @@ pub(crate) struct Merging<I: Intake> {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Wanted {
     Never,
-    /// While rounds take half of the time.
+    /// Only while rounds take at least half of the time.
     Busy {
         now: bool,
         ended: Nanos,

@@ -503,7 +503,7 @@ impl<'w, 'o> Cutter<'w, 'o> {
                 self.report.count("records that FXT does not define, left out");
                 Ok(())
             }
-            // The snapshot of a recording does not contain it.
+            // A snapshot of the same recording does not contain such a record.
             Err(WriteError::Encode(_)) if self.maker != Maker::Cut => {
                 self.report.count("records that became too large for FXT, left out");
                 Ok(())

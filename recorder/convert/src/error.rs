@@ -107,7 +107,7 @@ pub enum ConvertError {
         "the recordings have more than 65536 modules of one process in total: merge fewer of them"
     )]
     TooManyModules,
-    /// There is nothing to name.
+    /// There are no frames to name.
     #[error("{}: the trace has no stacks: record it with --stacks", path.display())]
     NoStacks { path: PathBuf },
     /// Records cannot be put between others of another byte order.

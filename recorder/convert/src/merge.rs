@@ -536,7 +536,7 @@ struct Lane<'r> {
     reader: Reader<'static>,
     translation: Translation,
     writers: FxHashMap<ProviderId, (u32, Writer<Shared>)>,
-    /// As in the recording.
+    /// The providers' names in the recording.
     names: FxHashMap<ProviderId, String>,
     shared: Shared,
     /// The provider whose section the piece begins with, in one word; none where the piece

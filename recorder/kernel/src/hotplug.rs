@@ -36,7 +36,7 @@ const KERNEL_GROUP: u32 = 1;
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Suspects {
     These(Vec<Cpu>),
-    /// Any CPU may have been.
+    /// Any CPU is suspect.
     All,
 }
 

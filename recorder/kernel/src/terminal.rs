@@ -16,9 +16,9 @@ pub enum Colour {
     /// On a terminal, unless the environment overrides it.
     #[default]
     Auto,
-    /// In all text for people.
+    /// Colours in all text for people.
     Always,
-    /// Nowhere.
+    /// No colours.
     Never,
 }
 

@@ -106,7 +106,7 @@ impl Groups {
         self.0.entry(key).or_default().add(report);
     }
 
-    /// One row per name, in no order.
+    /// One row per name, in no particular order.
     pub(crate) fn finish(self) -> impl Iterator<Item = ThreadReport> {
         self.0.into_iter().map(|((comm, in_command), group)| ThreadReport {
             koid: None,

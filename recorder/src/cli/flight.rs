@@ -141,7 +141,7 @@ impl FromStr for HookCommand {
 /// When a recording rotates to its next file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Rotate {
-    /// At this size on disk.
+    /// When the file has this size on disk.
     Size(ByteSize),
     /// When this time has passed.
     Time(TimeSpan),

@@ -42,7 +42,7 @@ enum Matter {
     Slept {
         thread: Index,
     },
-    /// It waited for something that no thread does.
+    /// It waited for something other than a thread.
     Blocked {
         thread: Index,
         class: Class,

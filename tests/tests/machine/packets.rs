@@ -19,7 +19,7 @@ fn tells(recording: &Recording, fact: &str) -> bool {
 #[derive(Debug, Default)]
 struct Wakers {
     right: usize,
-    /// By another thread than the one that sent the packet.
+    /// Wake-ups by a thread other than the sender of the packet.
     wrong: Vec<(String, String)>,
     /// By an interrupt without a sender, by its cause.
     missing: BTreeMap<String, usize>,

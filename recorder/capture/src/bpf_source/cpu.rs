@@ -73,7 +73,7 @@ impl Told {
 pub(super) struct States {
     runnable: PrevState,
     preempted: PrevState,
-    /// By the bit that is reported.
+    /// Indexed by the reported bit.
     others: [PrevState; LETTERS.len()],
 }
 

@@ -174,7 +174,7 @@ pub(super) struct Program {
     told: bool,
     /// Whether it had no stack for a while: then data that only new stacks need is not there.
     rests: bool,
-    /// When its last sample was.
+    /// Time of its last sample.
     last: Nanos,
 }
 

@@ -136,7 +136,7 @@ struct Naming {
     done: AtomicU64,
     all: AtomicU64,
     is_cut: AtomicBool,
-    /// Until the next request.
+    /// Like `is_cut`, but only until the next request.
     is_cut_short: AtomicBool,
 }
 

@@ -71,7 +71,7 @@ struct Counter {
 }
 
 impl Open {
-    /// Takes a record into account.
+    /// Updates what is open with the next record.
     pub(super) fn follow(&mut self, record: &Record<'_>) {
         match record {
             Record::ContextSwitch(switch) => self.switch(switch),

@@ -14,7 +14,7 @@ use crate::sys::Sys;
 pub enum InterruptCount {
     /// In a per-CPU variable (x86). The kernel must know the variable's address by name, which it does not without `CONFIG_KALLSYMS_ALL`.
     OfCpu {
-        /// From its beginning to the count.
+        /// Offset of the count in the variable.
         offset: i32,
     },
     /// The same variable, at a fixed distance from the CPU's run queue, which is found from the current task.

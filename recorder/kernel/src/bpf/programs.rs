@@ -1,4 +1,4 @@
-//! The programs that record: their objects, with their parameters.
+//! The objects of the recording programs, and their parameters.
 //!
 //! The programs on events are in `recorder/kernel/bpf/events.bpf.c`. They do, in this order:
 //!

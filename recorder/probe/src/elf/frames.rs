@@ -57,7 +57,7 @@ pub struct Usable {
 pub struct Dear {
     pub start: u64,
     pub end: u64,
-    /// At most, in instructions.
+    /// At most, in executed instructions.
     pub work: u32,
 }
 

@@ -88,7 +88,7 @@ impl<'d, R: ReadRef<'d>> Elf<'d, R> {
 }
 
 impl<'f> Source<'f> {
-    /// With where its code is.
+    /// Also returns the address ranges of its code.
     fn new(file: &'f File) -> Result<(Source<'f>, Vec<(u64, u64)>), ElfError> {
         let again = file.try_clone().map_err(|_| ElfError::Damaged("the file"))?;
         let data = ReadCache::new(again);

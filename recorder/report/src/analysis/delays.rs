@@ -24,7 +24,7 @@ enum Counts {
     Waits,
     /// Everything but waits for the end of another process.
     Delays,
-    /// For selected threads, these count as well.
+    /// All waits, if threads are selected.
     All,
 }
 

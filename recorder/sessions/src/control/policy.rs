@@ -109,7 +109,7 @@ pub struct Granted {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Users {
     Every,
-    /// Those of the user with this id.
+    /// Only processes of the user with this id.
     Only(u32),
 }
 

@@ -39,7 +39,7 @@ pub struct Stopped {
 pub enum ManagerError {
     #[error("providers are already being recorded; stop that session first")]
     AlreadyStarted,
-    /// It is just being stopped.
+    /// The session is being stopped.
     #[error("the recording of providers is being stopped; wait until it ends")]
     Stopping,
     /// There is nothing to stop.

@@ -55,7 +55,7 @@ impl InnerThreads {
         self.next = begun + EVERY.max(begun.elapsed() * SHARE);
     }
 
-    /// Takes note of the ids of the threads that there are.
+    /// Stores the ids of the living threads.
     fn know(&mut self, living: HashMap<u32, u32>) {
         self.ids.extend(&living);
         if self.ids.len() > MOST_IDS {

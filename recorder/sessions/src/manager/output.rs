@@ -241,7 +241,7 @@ impl Output {
         self.introduced.remove(&id.0);
     }
 
-    /// Handles that no pieces of ended providers are held any more.
+    /// Frees the known facts of ended providers, whose pieces are no longer held.
     fn let_go(&mut self) {
         for id in std::mem::take(&mut self.gone).into_keys() {
             self.forget_known(id);

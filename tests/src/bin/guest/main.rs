@@ -76,7 +76,7 @@ fn main() -> ExitCode {
 
 /// The first line of a text of several lines.
 fn one_line(text: &str) -> String {
-    /// As much as fits into a table.
+    /// The number of characters that fit into a table.
     const MOST: usize = 300;
     let line: Vec<&str> = text.lines().map(str::trim).filter(|line| !line.is_empty()).collect();
     line.join(" / ").chars().take(MOST).collect()

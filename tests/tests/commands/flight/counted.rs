@@ -35,7 +35,7 @@ pub(super) fn record(options: &[&str], output: &Path, command: &[&str]) -> (Vec<
     (counts, said)
 }
 
-/// Those that the kernel reported.
+/// The switches that the kernel reported.
 pub(super) fn reported(trace: &Trace) -> impl Iterator<Item = &Switch> {
     trace.switches.iter().filter(|switch| !switch.inferred)
 }

@@ -192,7 +192,7 @@ impl Browser {
         browser
     }
 
-    /// Makes the window so large.
+    /// Sets the size of the window.
     pub(crate) fn resize(&mut self, width: u32, height: u32) {
         let screen =
             json!({ "width": width, "height": height, "deviceScaleFactor": 1, "mobile": false });

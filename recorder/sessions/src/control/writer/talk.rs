@@ -22,7 +22,7 @@ pub(super) enum News {
     Received(Vec<u8>),
     /// This is the output.
     Output(Destination),
-    /// It cannot be written, and why.
+    /// The output cannot be written, for this reason.
     Unfit(String),
     /// The total number of bytes written.
     Written(u64),

@@ -182,7 +182,7 @@ pub(in crate::commands::record) struct Snapshots {
     pub(in crate::commands::record) retained: Arc<Retained>,
     pub(in crate::commands::record) shots: Receiver<Shot>,
     pub(in crate::commands::record) news: Sender<News>,
-    /// Signalled when there is news.
+    /// Signalled after something was sent to `news`.
     pub(in crate::commands::record) bell: Bell,
     /// The command to run for each snapshot of a trigger.
     pub(in crate::commands::record) on_trigger: Option<HookCommand>,
