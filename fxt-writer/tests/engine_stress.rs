@@ -117,7 +117,7 @@ fn batches_lose_nothing_and_keep_their_order() {
     let refused = run(&engine, |engine, writer, number| {
         let mut batch = engine.rolling().batch();
         let whole = (0..4).all(|at| write(&mut batch, writer, 4 * number + at).is_ok());
-        // Half of the batches are closed with room left, for other threads to use.
+        // Half of the batches are closed with unused room, which other threads can use.
         whole && (number % 2 == 0 || write(&mut batch, threads() + writer, number).is_ok())
     });
     let counts = check(&saver.finish(&engine));

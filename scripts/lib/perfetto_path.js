@@ -35,7 +35,7 @@ const HARD_INTERRUPT = 8;
 const BITS = { running: 0, new: 0, blocked: 1, suspended: 4, dead: 16, dying: 32 };
 const BITS_OF_BLOCKED = { D: 2, I: 128 };
 
-/* A waker that has left its CPU may be underway to this one for this long, in nanoseconds: `fxtrec why` reports "underway". */
+/* Maximum time in nanoseconds between a waker's last moment on its CPU and the wake-up on this one: `fxtrec why` reports "underway". */
 const UNDERWAY = 50_000_000n;
 /* The maximum number of threads that are followed in a chain. */
 const MOST_DEEP = 48;
@@ -343,7 +343,7 @@ async function compare(file) {
         const pairs = [[found, byPerfetto(threads, thread, from, to), "Perfetto"], [told, byWhy(threads, thread, from, to), "fxtrec why"]];
         const wrong = pairs.filter(([is, expected]) => shown(is, from) !== shown(expected, from));
         if (wrong.length > 0) {
-            // No event reported such a switch: neither knows the previous state of its thread.
+            // No event reported such a switch, so the previous state of neither thread is known.
             if (inferred.some((at) => from <= at && at <= to)) {
                 unsure += 1;
                 continue;

@@ -42,7 +42,7 @@ connection = socket.create_connection(('127.0.0.1', port))
 connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
 now = lambda: time.clock_gettime(time.CLOCK_MONOTONIC)
 worst, at, end = 0, 0, now() + seconds
-# It continues after the worst interval, which must not be its last work.
+# It goes on for a while after the worst interval: that must not be the end of the recording.
 while now() < max(end, at + worst + 0.3):
     begun = now()
     connection.sendall(message)
@@ -66,7 +66,7 @@ class Worst:
     def __init__(self): self.took, self.at = 0, 0
     def add(self, begun, took):
         if took > self.took: self.took, self.at = took, begun
-    # A loop continues after the worst interval, which must not be its last work.
+    # A loop goes on for a while after the worst interval: that must not be the end of the recording.
     def until(self, end): return max(end, self.at + self.took + .3)
     def tell(self, who): print('victim %s from %.6f to %.6f' % (who, self.at, self.at + self.took), flush=True)
 P

@@ -1,5 +1,5 @@
-/* calls N [wait|beat]: work() N times, leaf() once in each, descend() to a depth of N, vanish() once. With "wait", all of it comes after
-   the end of standard input; with "beat", too, and until then beat() every millisecond, with numbers from 0. */
+/* calls N [wait|beat]: work() N times, leaf() once in each, descend() to a depth of N, vanish() once. With "wait", it does all of this
+   after the end of standard input; with "beat" as well, and until then it calls beat() every millisecond, with numbers from 0. */
 #include <poll.h>
 #include <pthread.h>
 #include <stdio.h>

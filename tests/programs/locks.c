@@ -36,8 +36,8 @@ static long sleeps(pid_t tid)
 	return atol(strchr(count, ':') + 1);
 }
 
-/* Until a thread has slept more often than before. Its state is not enough: a thread that is asleep by its state may still be on its CPU,
- * spinning for the lock. */
+/* Waits until a thread has slept more often than before. Its state is not enough: a thread that is asleep by its state may still be on its
+ * CPU, spinning for the lock. */
 static void await_sleep(pid_t tid, long before)
 {
 	while (sleeps(tid) <= before)

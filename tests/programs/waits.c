@@ -1,5 +1,5 @@
-/* Threads that block in known functions, each through a different function of the C library: `waits ROUNDS`. Each prints its thread's id
- * and where it blocks. With frame pointers or without, that function must be in the stack. */
+/* Threads that block in known functions, each through a different function of the C library: `waits ROUNDS`. Each thread prints its id and
+ * where it blocks. With frame pointers or without, that function must be in the stack. */
 #define _GNU_SOURCE
 #include <poll.h>
 #include <pthread.h>

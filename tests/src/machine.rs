@@ -107,7 +107,7 @@ pub struct Turn {
 
 impl Turn {
     fn take(places: usize) -> Turn {
-        // A shared turn of this thread would make it wait forever.
+        // If this thread held a shared turn, it would wait forever.
         MINE.set(Mine::Quiet);
         turns().wants_quiet += 1;
         let is_free = |turns: &Turns| turns.quiet + places <= QUIET;

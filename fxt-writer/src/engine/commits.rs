@@ -45,7 +45,7 @@ impl Commits {
     /// committed already.
     pub(super) fn seal(&self, end: usize) -> bool {
         let sealed = SEALED_END.put(end as u64 + 1);
-        // Acquire: if everything is committed, this thread sees it.
+        // Acquire: if everything is committed, this thread sees all of it.
         let before = self.0.fetch_add(sealed, Ordering::AcqRel);
         is_complete(before + sealed)
     }

@@ -102,7 +102,7 @@ impl Log for ProviderLogger {
         {
             with_scratch(|text| {
                 let (level, target) = (record.level(), record.target());
-                // Full, or a Display implementation that fails: use the text so far.
+                // Full, or Display failed: use the text so far.
                 let _ = write!(Bounded(text), "{level} {target}: {}", record.args());
                 armed.log(text);
             });

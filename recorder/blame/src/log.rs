@@ -185,7 +185,7 @@ pub struct Log {
     head: usize,
     /// Number of places that are filled before it is [crowded](Log::is_crowded).
     room: usize,
-    /// The activity of a thread or CPU since before the oldest kept place, by the number of its place.
+    /// For threads and CPUs whose last entry is older than the oldest kept place: that entry, by its number.
     held: FxHashMap<u32, Entry>,
     /// The numbers of the oldest place, and of the next one.
     oldest: u32,

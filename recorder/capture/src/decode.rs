@@ -142,7 +142,7 @@ pub(crate) fn decode_side_band(record: RawRecord<'_>, mut cursor: Cursor<'_>) ->
             let ids = cursor.take_back(8)?;
             let mut ids = Cursor::new(ids);
             let (pid, tid) = (LocalId(ids.read_u32()?), LocalId(ids.read_u32()?));
-            // A thread that was reaped and still runs to its very end has no ids any more.
+            // A reaped thread that is still in its last code has no ids any more.
             if tid == NO_ID {
                 return None;
             }

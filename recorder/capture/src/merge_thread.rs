@@ -238,7 +238,7 @@ impl<Item: Send + 'static> MergeThread<Item> {
                 return Some(End { all: end.all && go_on, ..end });
             }
             run.clear();
-            // It is dropped if there are enough.
+            // The buffer is dropped if enough spare ones are queued.
             let _ = self.spare.try_send(run);
         }
     }
@@ -318,7 +318,7 @@ impl<I: Intake> Merging<I> {
             Wanted::Always => true,
         };
         if shares && self.thread.is_none() {
-            // Without it, this thread has more to do; the next round tries again.
+            // If the thread cannot be started, this thread does its work; the next round tries again.
             self.thread = MergeThread::start(&self.intake).ok();
         }
         let all = match self.thread.as_mut().filter(|_| shares) {

@@ -142,7 +142,7 @@ impl<R: ReadRing> Readers<R> {
         while self.readers.len() < wanted {
             match Reader::start(self.readers.len() + 1) {
                 Ok(reader) => self.readers.push(reader),
-                // Without this thread, the others have more to do; the next round tries again.
+                // If the thread cannot be started, the others do its work; the next round tries again.
                 Err(_) => break,
             }
         }

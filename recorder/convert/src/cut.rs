@@ -284,7 +284,7 @@ impl<'w, 'o> Cutter<'w, 'o> {
                 Ok(true)
             }
             ("fxtrec", name) if KEPT_ABOUT.contains(&name) => {
-                // Without these, readers cannot know which waits have stacks, or what an absent weight means.
+                // Without these, readers cannot know which waits have stacks, or what a missing weight means.
                 let time = event.time.max(self.window.from).min(self.window.to);
                 let moved = Record::Event(Event { time, ..*event });
                 self.names.need_all(&moved, &mut self.target)?;

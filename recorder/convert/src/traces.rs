@@ -350,7 +350,7 @@ mod tests {
         let other = path("a", b"# tracer: nop\n");
         let converted = read(&other);
         assert!(converted.starts_with(&magic), "{converted:?}");
-        // It is not read again.
+        // The file is not read again.
         std::fs::write(&other, "changed since").expect("room");
         assert_eq!(read(&other), converted);
         let own = [&magic[..], b"rest"].concat();

@@ -62,14 +62,14 @@ struct slot {
 	u32 unknown;
 	u32 process;
 	u64 unused;
-	/* By state, from WOKEN on. */
+	/* Indexed by state, from WOKEN on. */
 	struct histogram histograms[BLOCKED_D];
 };
 
 struct cpu {
-	/* The table in which programs currently count. User space writes it. */
+	/* The table in which programs currently count. Written by user space. */
 	u64 table;
-	/* Slots that were reassigned while the thread was still using them. */
+	/* Slots that were given to another thread while the first one was still using them. */
 	u64 evicted;
 	/* How often a table was full. */
 	u64 overflowed;
@@ -379,7 +379,7 @@ SEC("tp_btf") int fxtrec_count(u64 *args)
 	return 0;
 }
 
-/* sched_wakeup_new(task), whatever is known about an earlier thread with its id. */
+/* sched_wakeup_new(task): the thread is new, regardless of data about an earlier thread with its id. */
 SEC("tp_btf") int fxtrec_count_n(u64 *args)
 {
 	struct task_struct *task = (void *)args[0];

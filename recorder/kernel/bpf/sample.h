@@ -81,7 +81,7 @@ struct counts_of_stacks {
 MEMORY(missing, struct counts_of_stacks);
 MAP(samples, BPF_MAP_TYPE_RINGBUF, struct sample);
 
-/* Where this CPU fills samples, of the kind that the map is for. */
+/* The memory in which this CPU builds samples of the kind in `map`. */
 static inline struct scratch *own_scratch(void *map)
 {
 	u32 zero = 0;

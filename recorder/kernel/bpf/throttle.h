@@ -16,7 +16,7 @@
 /* Whether throttling is reported. */
 CHOICE(tells_throttles, 0);
 
-/* How many levels of groups are searched upwards for a quota that is used up. */
+/* The maximum number of parent groups that are searched for a used-up quota. */
 #define LEVELS 8
 
 static inline bool marks_tasks(void)
@@ -140,7 +140,7 @@ static inline void check_wait(struct event *event, struct task_struct *task)
 		return;
 	queue = task->se.cfs_rq;
 	if (marks_tasks()) {
-		/* A current period does not concern a thread that is switched in. */
+		/* A current period does not concern an incoming thread. */
 		u64 kept = queue->throttled_clock_self_time;
 
 		if (unlikely(kept))

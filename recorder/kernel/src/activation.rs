@@ -45,7 +45,7 @@ pub fn take() -> io::Result<Vec<Passed>> {
         return Ok(Vec::new());
     }
     let take = |(raw, name): (RawFd, String)| {
-        // Children must not inherit it.
+        // Children must not inherit the descriptor.
         // SAFETY: the call takes numbers and no memory, and fails with EBADF if this number is not a descriptor.
         Errno::result(unsafe { libc::fcntl(raw, libc::F_SETFD, libc::FD_CLOEXEC) })?;
         // SAFETY: the descriptor is open, as just checked. The parent opened it for this process, according to LISTEN_PID, and nothing else

@@ -7,7 +7,7 @@ use nix::time::{ClockId, clock_gettime};
 use crate::units::Nanos;
 
 fn nanos(clock: ClockId) -> u64 {
-    // Neither clock can fail on Linux; zero would only make a quiet CPU hold back a little longer.
+    // Neither clock can fail on Linux; zero would only delay the events of a quiet CPU a little longer.
     let time = clock_gettime(clock).map(std::time::Duration::from).unwrap_or_default();
     u64::try_from(time.as_nanos()).unwrap_or(u64::MAX)
 }

@@ -38,7 +38,7 @@ impl Launcher {
         let thread = std::thread::Builder::new().name("fxtrec-launcher".to_owned());
         let thread = thread.spawn(move || {
             for Request { mut command, reply } in asked {
-                // If the requester has ended, the process ends together with the channel that it was created for.
+                // If the requester has ended, the process ends because its channel is closed.
                 let _ = reply.send(command.spawn());
             }
         })?;

@@ -102,7 +102,7 @@ impl AsFd for BriefClose {
 
 impl Drop for BriefClose {
     fn drop(&mut self) {
-        // SAFETY: it is not used after this.
+        // SAFETY: the descriptor is not used after this.
         interrupted(|| unsafe { ManuallyDrop::drop(&mut self.0) });
     }
 }
@@ -143,7 +143,7 @@ mod tests {
         let read = interrupted(|| stream::receive_without_descriptors(&ours, &mut [0; 8]));
         assert_eq!(read.expect("something came"), 1);
         let _far = send();
-        // A child that another test has just forked may still have it, so this can only check that the call returns.
+        // Another test may have forked a child that still has the descriptor, so this can only check that the call returns.
         drop(BriefClose::from(ours));
     }
 

@@ -234,7 +234,7 @@ fn integer(text: &str) -> Result<(Token, &str), ExprError> {
     } else {
         digits.parse()
     };
-    // Flags may use the top bit; the pattern of bits is what counts.
+    // Flags may use the top bit; only the bit pattern matters.
     Ok((Token::Integer(value.map_err(|_| bad())?.cast_signed()), after))
 }
 

@@ -298,7 +298,7 @@ mod tests {
             (&nobody, 4711, 0o700, false),
             (&nobody, 4711, 0o711, false),
             (&nobody, 4711, 0o750, false),
-            // The process may have been in this group, or the owner.
+            // The process may have been in this group, or may have owned the file.
             (&nobody, 4711, 0o705, false),
             (&nobody, 4711, 0o745, true),
             (&nobody, 4711, 0o355, false),

@@ -157,7 +157,7 @@ impl Drop for Changed {
     fn drop(&mut self) {
         setfsuid(self.uid);
         setfsgid(self.gid);
-        // The thread may regain its former rights; if not, it has fewer rights than before, which becomes apparent when it needs them.
+        // The thread may regain its former rights; if not, it has fewer rights than before, and operations that need them fail.
         if let Some(groups) = &self.groups {
             let _ = set_groups(groups);
         }
@@ -264,7 +264,7 @@ mod tests {
             (user(&[0]), &secret, false),
             (user(&[]), &shared, false),
             (user(&[4711]), &shared, true),
-            // All users may read it, but not reach it.
+            // All users may read the file, but not its directory.
             (user(&[4711]), &hidden, false),
             (Rights::nobody(), &hidden, false),
             (Rights { uid: 0, gid: 0, groups: vec![] }, &hidden, true),

@@ -226,7 +226,7 @@ fn check(result: libc::c_int) -> io::Result<libc::c_int> {
 impl Sys for Linux {
     fn read(&self, path: &Path) -> io::Result<Vec<u8>> {
         let mut file = std::fs::File::open(path)?;
-        // Some files of tracefs, such as `header_page`, return as much as fits into the first read, and then nothing.
+        // Some files of tracefs, such as `header_page`, return as much as the first read has room for, and then nothing.
         let mut content = vec![0; FIRST_READ];
         let first = file.read(&mut content)?;
         content.truncate(first);
@@ -319,8 +319,8 @@ impl Sys for Linux {
     fn schedule(&self, thread: libc::pid_t, policy: i32, priority: i32) -> io::Result<()> {
         let parameters = libc::sched_param { sched_priority: priority };
         let policy = policy | libc::SCHED_RESET_ON_FORK;
-        // SAFETY: the parameters are read through a pointer to a live sched_param; a thread id of another process,
-        // should this one have been used again, is at worst refused or given a priority.
+        // SAFETY: the parameters are read through a pointer to a live sched_param; if the thread id was reused by another process, the call
+        // is refused or changes that thread's priority.
         check(unsafe { libc::sched_setscheduler(thread, policy, &raw const parameters) }).map(drop)
     }
 

@@ -89,7 +89,7 @@ static CHOSEN: OnceLock<Colour> = OnceLock::new();
 
 /// Sets when to use colours, for the whole process; the first call counts.
 pub fn choose_colour(colour: Colour) {
-    // After the first call, other code may already have used it.
+    // After the first call, other code may already have used the value.
     let _ = CHOSEN.set(colour);
 }
 

@@ -62,7 +62,7 @@ impl TraceMemory {
         let base = NonNull::new(base).ok_or(ConfigError::Misaligned)?;
         // SAFETY: as just checked, this many bytes from there on are in the mapping. It can be read and written, is zero because nothing
         // has written to it, and is unmapped with `self`, when the engine drops it. Nothing else has its address: this function consumed
-        // `self`, which passes it to no one else.
+        // `self`, which passes the address to nothing else.
         unsafe { Engine::with_memory(config, base, self, notify) }
     }
 }

@@ -160,7 +160,7 @@ impl Worker {
 
 impl Drop for Worker {
     fn drop(&mut self) {
-        // It is waiting for a request, so it ends at once: no process may be left to a parent that may not reap it.
+        // It is waiting for a request, so it ends at once: no process may be left as a zombie if its parent does not reap it.
         let Some(mut process) = self.process.take() else { return };
         let _ = process.kill();
         if let Ok(end) = open_pidfd(process.id().cast_signed()) {
@@ -269,7 +269,7 @@ pub fn serve_as(
     answer: impl FnMut(&[u8], Option<OwnedFd>) -> Message,
 ) -> io::Result<()> {
     nix::sys::prctl::set_name(name)?;
-    // A request may take long, and the answer is then useless.
+    // The worker ends with its parent: a request may take long, and its answer would be useless.
     nix::sys::prctl::set_pdeathsig(Signal::SIGKILL)?;
     for unheard in UNHEARD {
         // SAFETY: ignoring a signal installs no handler, so no code of ours runs at a signal.

@@ -265,7 +265,7 @@ impl<K: Copy + PartialEq> Machine<K> {
                 before.tenure(cpu, time, Edge::Inferred)
             }
             None => {
-                // The occupant has had the CPU since the occupant became unknown.
+                // The occupant was unknown; the thread has had the CPU since then.
                 seat.claim(who);
                 None
             }
@@ -473,7 +473,7 @@ impl At {
     #[cold]
     fn was_running(self, thread: &mut Thread, since: Nanos, begin: Edge) {
         if !thread.state.is_known() {
-            // At least one thing may be known about it after that time: it was no longer on another CPU.
+            // One fact may be known about it after that time: it was no longer on another CPU.
             let since = since.max(thread.since);
             let At { cpu, epoch, .. } = self;
             *thread = Thread { since, epoch, cpu, state: State::Running, begin };

@@ -221,7 +221,7 @@ mod tests {
                 (0..300_000_u32).flat_map(|word| ((word / 7) ^ round).to_le_bytes()).collect();
             codec.write(&piece).expect("memory takes it");
             plain.extend(piece);
-            // Regardless of the machine's speed, it counts as busy from the third round on.
+            // Regardless of the machine's speed, the thread counts as busy from the third round on.
             codec.spent = if round < 2 { Duration::ZERO } else { Duration::from_secs(3600) };
             codec.flush().expect("memory takes it");
             packed.append(codec.output());

@@ -327,12 +327,12 @@ pub fn spawn(
                 },
                 Ok(Request::Turn(told)) => {
                     drain.early = Some(Early::default());
-                    // The requester may be gone.
+                    // The requester may have ended.
                     let _ = told.send(());
                 }
                 Ok(Request::Piece { records, written }) => {
                     drain.write(&records);
-                    // The requester may be gone.
+                    // The requester may have ended.
                     drop(records);
                     let _ = written.send(());
                 }

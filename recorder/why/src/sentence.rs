@@ -245,7 +245,7 @@ impl<'a> Sums<'a> {
                 passive: false,
                 text: format!("waited {length} for {cpu}{which} was idle"),
             },
-            // For each wait, a recording of some threads has only the first thread that took the CPU, until it was switched out.
+            // For each wait, a recording of some threads contains only the first thread that took the CPU, until it was switched out.
             Some(Tenant::OutOfScope) => Clause {
                 passive: false,
                 text: match threads {

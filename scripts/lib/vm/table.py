@@ -46,7 +46,7 @@ def judge(kernel, checks):
         if check.status != "refused" and not is_warning:
             continue
         for of_kernel, of_check, text, why in rules:
-            # A known warning must not hide another one.
+            # A known warning must not hide an unknown one.
             fits = text.fullmatch(check.why.strip()) if is_warning else text.search(check.why)
             if fits and of_kernel.fullmatch(kernel) and of_check.fullmatch(check.name):
                 explained[check.name] = why

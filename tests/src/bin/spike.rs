@@ -53,7 +53,7 @@ fn main() -> io::Result<()> {
     let thread = Pid::from_raw(i32::try_from(tid).map_err(io::Error::other)?);
     take_precedence()?;
     for _ in 0..times {
-        // The victim gets the CPU, and sleeps until the next time.
+        // The victim gets the CPU, and sleeps until its next turn.
         std::thread::sleep(PAUSE);
         await_sleep(thread);
         let before = now();

@@ -345,7 +345,7 @@ fn calls(rounds: usize) {
 /// its tid, and for each of the three: begin, end, and the CPUs that it should have been on.
 fn places(rounds: usize) {
     use std::sync::atomic::{AtomicBool, AtomicI32, Ordering::SeqCst};
-    // Not simply in turn: some steps have no effect.
+    // Not simply in turn, because some steps have no effect.
     let path: Vec<usize> = (0..rounds).map(|round| (round * round / 3 + round) % 2).collect();
     let now = || clock(ClockId::CLOCK_MONOTONIC);
     let told = |begin: i64, path: &[usize]| {
@@ -416,7 +416,7 @@ fn born(folder: &str) {
     // SAFETY: the structure outlives the call. This process has one thread, so its copy may call any function.
     let child = unsafe { libc::syscall(libc::SYS_clone3, &raw const args, size_of_val(&args)) };
     if child == 0 {
-        // The name is looked up a fraction of a second later; wait for that.
+        // The recorder looks up the name a fraction of a second later; wait for that.
         std::thread::sleep(Duration::from_millis(500));
         std::process::exit(0);
     }

@@ -39,7 +39,7 @@ fn a_thread_that_blocks_names_the_system_call_that_it_is_in_and_kernel_threads_n
         }
         println!("system call {number}: {found:?}");
         let right = found.remove(&Some(number)).unwrap_or(0);
-        // A thread that is late may find that it need not wait.
+        // A late thread may find that it need not wait.
         assert!(right >= 25, "{right} times in system call {number}");
         // A page may have to be read from the disk.
         let none = found.remove(&None).unwrap_or(0);

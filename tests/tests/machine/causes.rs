@@ -377,7 +377,7 @@ fn follow_the_script(source: &str) -> Result<(), String> {
             at = Some(to);
             moved_to.push(to);
         }
-        // No switch need show where it was before.
+        // Possibly no switch shows where the thread was before.
         let tail = |all: &[u64], len: usize| all[all.len().saturating_sub(len)..].to_vec();
         println!("{source}: {} steps, {} moves", script.len(), moved_to.len());
         let least = script.len() - 1;

@@ -117,7 +117,7 @@ fn what_a_full_ring_overwrote_is_counted_and_marked() {
     let load = Command::new(env!("CARGO_BIN_EXE_pingpong")).arg("20000").output();
     assert!(load.expect("it runs").status.success());
     recorder.signal(Signal::SIGCONT);
-    // It has caught up when it has seen a program that started only after that.
+    // The recorder has caught up when it has seen a program that was started only after that.
     let late = Command::new(env!("CARGO_BIN_EXE_pingpong")).arg("100").output();
     assert!(late.expect("it runs").status.success());
     let (path, said) = recorder.stop();

@@ -167,7 +167,7 @@ impl Cgroup {
         let root = if is_v2 { Path::new("/sys/fs/cgroup") } else { v1 };
         let path = root.join(format!("fxtrec-test-{}", std::process::id()));
         if is_v2 {
-            // It is already in this state, or creating the file fails below.
+            // An error is ignored: either the controller is already enabled, or a later step fails.
             let _ = fs::write(root.join("cgroup.subtree_control"), "+cpu");
         }
         fs::create_dir(&path).expect("a cgroup");

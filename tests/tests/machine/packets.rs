@@ -129,6 +129,6 @@ fn a_thread_that_sleeps_is_woken_by_its_own_timer() {
     let found: Vec<_> = by_interrupt.map(|it| (&it.interrupt_kind, &it.interrupt_name)).collect();
     let timer = (&Some("hrtimer".to_owned()), &Some("hrtimer_wakeup".to_owned()));
     let timers = found.iter().filter(|it| **it == timer).count();
-    // Others start and end it.
+    // The other wake-ups belong to its start and end.
     assert!(timers >= 3 && timers * 2 > found.len(), "{found:?}");
 }

@@ -79,7 +79,7 @@ fn each_version_of_python_names_the_functions_in_which_its_threads_wait() {
                 has(functions, &WAITS) && outer.next().is_some_and(|it| it.contains(last))
             };
             let right = own.iter().filter(|(_, functions)| wanted(functions)).count();
-            // Other threads are where they wait for a lock of the interpreter.
+            // Other threads are where they wait for the interpreter's lock.
             let in_round = |functions: &[String]| {
                 let sleeps = functions
                     .iter()

@@ -174,7 +174,7 @@ fn agree() -> Result<(), String> {
         let mut agreement = Agreement::default();
         let cpus = first.switches.iter().map(|switch| switch.cpu).max().unwrap_or(0);
         for cpu in 0..=cpus {
-            // The thread that was there longest has the most data.
+            // The thread that existed longest has the most data.
             let shown = |thread: &&Thread| between_outs(first, cpu, thread).len();
             let longest = threads.iter().max_by_key(shown).expect("the workload has threads");
             let (ours, theirs) =

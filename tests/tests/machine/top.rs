@@ -84,7 +84,7 @@ impl Terminal {
         command.current_dir(folder.path(".")).stdin(end()).stdout(end()).stderr(end());
         let lead = || {
             nix::unistd::setsid()?;
-            // SAFETY: it is its standard input, which is a terminal at this point.
+            // SAFETY: the descriptor is the child's standard input, which is a terminal at this point.
             unsafe { controlling_terminal(0, 0) }?;
             Ok(())
         };

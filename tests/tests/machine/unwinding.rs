@@ -49,7 +49,7 @@ impl Told {
             [&self.right, &self.waits].map(|of| of.get(function).copied().unwrap_or(0));
         let missing = self.missing;
         println!("{function}: {right} of {waits}, {missing} may be missing");
-        // Two may belong to something else: how the thread began, and a page that was not in memory.
+        // Two waits may have other causes: the start of the thread, and a page that was not in memory.
         assert!(right + missing + 2 >= waits, "{function}: {right} of {waits}, missing {missing}");
         assert!((waits + missing) * 4 >= ROUNDS * 3, "{function}: {waits} of {ROUNDS}");
     }
@@ -264,7 +264,7 @@ fn tables_to_unwind_by_that_are_expensive_do_not_keep_the_recorder() {
         let folder = Folder::new();
         let trace = folder.path("t.fxt");
         let mut recorder = Command::new("timeout");
-        // This test took ten minutes.
+        // Without a limit on the work, this took ten minutes.
         recorder.args(["-s", "KILL", "60"]).arg(binary::fxtrec());
         recorder.args(["-q", "--source", "bpf", "--stacks", "-o"]).arg(&trace);
         succeed(recorder.arg("--").args([program.text(), "50", "1"]));

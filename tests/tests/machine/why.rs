@@ -644,7 +644,7 @@ fn in_a_narrow_scope_the_first_that_took_the_cpu_is_known_and_why_says_that_othe
         let all_reported = [out, gone, back].iter().all(|switch| !switch.inferred);
         all_reported && gone.time.abs_diff(back.time) > 2 * out.time.abs_diff(gone.time)
     };
-    // The last one: at first it was not yet on that CPU only.
+    // The last one, because the first ones may precede its move to that CPU.
     let found = waits.iter().copied().rfind(mostly_unknown);
     let (out, gone, back) = found.expect("several rivals ran one after the other");
     let seconds = |time: u64| format!("{}.{:09}", time / 1_000_000_000, time % 1_000_000_000);

@@ -263,7 +263,7 @@ fn recording_makes_no_system_call_that_the_unit_forbids() {
         strace.args(["-f", "-qq", "-o"]).arg(folder.path("calls")).arg(binary::fxtrec());
         strace.args(["record", "-a", "-d", "200ms", "-q", "--source", source, "-o", "trace.fxt"]);
         if source == "perf" {
-            // Few programs make it: strace, which is recorded too, would make other calls for each call that it sees.
+            // Few programs call it. strace itself is recorded too, and makes other calls for each call that it sees.
             strace.args(["--irq", "-P", "libc:getppid size=arg1:u64"]);
         }
         folder.run(&mut strace).expect(0);

@@ -227,7 +227,7 @@ impl CpuLane {
     /// Takes what the lane holds, up to the room that is left here.
     pub(super) fn look(&mut self) -> Look {
         let before = self.held.records.len();
-        // Must come first: everything that is written from here on is younger than this read.
+        // Must come first: everything that is written after this read has a later time.
         self.at_rest = self.lane.is_at_rest();
         self.drained = self.held.add(|room, records| self.lane.take(room, records));
         Look { brought: self.held.records.len() - before, drained: self.drained }

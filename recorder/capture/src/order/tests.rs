@@ -33,7 +33,7 @@ fn the_picture_holds() {
     for ms in 290..=297 {
         merger.push(lanes[2], event(ms * MS));
     }
-    // Seen at 303 ms, the quiet CPU 1 holds the others up to what it last showed ...
+    // At 303 ms, the quiet CPU 1 holds the others back at the time of its last event ...
     assert_eq!(merger.watermark(Nanos(303 * MS), NONE), Nanos(291 * MS));
     assert_eq!(emitted(&mut merger, 291 * MS).len(), 6);
     // ... but not beyond a window later: then CPU 2 proves what it has shown, minus the slack.

@@ -378,7 +378,7 @@ impl Stacks {
         Nanos(ended.0.min(handled).saturating_sub(MEMORY))
     }
 
-    /// Ends the thread, and writes everything that is left, and the counts. In a divided recording, returns the records for the end of its
+    /// Ends the thread, and writes the remaining data and the counts. In a divided recording, returns the records for the end of its
     /// last file.
     ///
     /// # Errors

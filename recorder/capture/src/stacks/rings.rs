@@ -298,8 +298,8 @@ impl Rings {
         DrainBoost(self.order.clone())
     }
 
-    /// Makes the calling thread the one that processes the data; it has low priority while it is not late. Without the right to raise its
-    /// priority again, it stays unchanged.
+    /// Makes the calling thread the one that processes the data; it has low priority while it is not late. If it
+    /// may not raise its priority again, its priority is not lowered.
     pub(super) fn be_taken_by_this_thread(&self) {
         let this = ThreadId::current();
         if this.raise() && self.order.thread.set(this).is_ok() {

@@ -411,7 +411,7 @@ mod tests {
         // For another stack at the same place, the first two are known, and two more are found.
         let (spent, is_unproved) = unwind(&mut cache, 0x1000, MOST_WORK / 2);
         assert_eq!((&spent[..6], is_unproved), (&[0, 0, 1, 2, 2, 2][..], true));
-        // Nothing is left of the second's budget.
+        // What is left of this second's budget is not enough.
         cache.left = MOST_WORK / 2 - 1;
         let renewed = cache.renewed;
         cache.renew(renewed + Duration::from_millis(999));

@@ -189,7 +189,7 @@ fn wall_clocks_that_messages_contradict_are_warned_of() {
         let how = How { sync: Some(crate::sync::Messages::Flows), ..How::default() };
         merge(&sources, &how, &mut Vec::new()).expect("messages both ways").notes().to_vec()
     };
-    // Messages permit -100 to 40: 30 too little, and never wrong by more than 70.
+    // Messages permit -100 to 40: the middle is 30 below the true offset, and wrong by at most 70.
     assert_eq!(notes(30).len(), 1);
     let warned = notes(-5_000);
     assert!(
@@ -344,7 +344,7 @@ fn messages_between_three_recordings_set_their_clocks_within_a_bound() {
     let mut out = Vec::new();
     let report = merge(&sources, &how, &mut out).expect("messages both ways");
     let [second, third] = report.notes() else { panic!("{report}") };
-    // 40 forth and 100 back: 30 too little, and never wrong by more than the stated 70.
+    // 40 forth and 100 back: the middle is 30 below the true offset, within the stated 70.
     assert!(second.contains("clock 0.000049970 s ahead"), "{second}");
     assert!(second.contains("wrong by at most 0.000000070 s: 1 message from"), "{second}");
     assert!(third.contains("wrong by at most 0.000000150 s"), "{third}");

@@ -123,7 +123,7 @@ fn ftrace_text_next_to_events_is_scheduling() {
         {"ph":"X","pid":70,"tid":77,"name":"frame","cat":"app","ts":200500020,"dur":900}
         ],
         "systemTraceEvents":"# tracer: nop\n#\n          <idle>-0     (-----) [001] d..2  200.500010: sched_switch: prev_comm=swapper/1 prev_pid=0 prev_prio=120 prev_state=R ==> next_comm=render next_pid=77 next_prio=97\n          render-77    (   70) [001] d..3  200.501000: sched_switch: prev_comm=render prev_pid=77 prev_prio=97 prev_state=S ==> next_comm=swapper/1 next_pid=0 next_prio=120\n"}"##;
-    // Even if it is first.
+    // Also if it precedes the events.
     let (events, system) = text.split_once("],\n").expect("two members");
     let swapped = format!("{{{}, {}]}}", system.trim().trim_end_matches('}'), &events[1..]);
     for text in [text.to_owned(), swapped] {

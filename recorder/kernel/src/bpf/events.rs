@@ -244,8 +244,8 @@ impl BpfEvents {
             let (map, possible) = (accounts.as_fd(), wanted.possible);
             Accounts { map, possible, irqs, asking }
         };
-        // With PREEMPT_RT such a program stopped the machine (Linux 7.3): see `machine::may_watch_requests`. There the end of an RCU reader
-        // keeps requesting a switch, so older kernels of that kind are not trusted either.
+        // With PREEMPT_RT such a program stopped the machine (Linux 7.3): see `machine::may_watch_requests`. With PREEMPT_RT, the end of an
+        // RCU reader keeps requesting a switch, so older such kernels are not trusted either.
         let may_ask = wanted.need_resched && !wanted.threaded_softirqs;
         let origins = account::lines(wanted.possible) * origins::LINE_BYTES;
         let origins = create("what interrupts are about", origins)?;

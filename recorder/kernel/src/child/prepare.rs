@@ -146,7 +146,7 @@ impl Prepared {
                 Ok(()) => libc::_exit(125),
                 Err(report) => report.to_bytes(),
             };
-            // MSG_NOSIGNAL: fxtrec may have ended, and there is no other process to report to.
+            // MSG_NOSIGNAL: fxtrec may have ended, and then nothing can be reported.
             libc::send(mine, report.as_ptr().cast(), report.len(), libc::MSG_NOSIGNAL);
             libc::_exit(127)
         }

@@ -22,7 +22,7 @@ const ARCH_ARM: u32 = 0x4000_0028;
 /// The number of ioctl(2) in each table of system calls that a process here may use.
 const IOCTLS: [(u32, u32); 5] = [
     (ARCH_X86_64, 16),
-    // With pointers of 32 bits (x32).
+    // The x32 ABI, with 32-bit pointers.
     (ARCH_X86_64, 0x4000_0000 | 514),
     (ARCH_I386, 54),
     (ARCH_AARCH64, 29),

@@ -136,7 +136,7 @@ pub fn remove_stale(sys: &dyn Sys, tracefs: &Tracefs) -> Vec<String> {
         // A new instance is not locked yet, but its owner is visible; an instance whose owner is not visible is locked.
         dead && lock(&folder.join(name)).is_ok()
     };
-    // A busy instance is left to a later start.
+    // A busy instance is removed at a later start.
     names
         .into_iter()
         .filter(stale)

@@ -283,7 +283,7 @@ fn leads_to(index: (&[u8], u64), frames: (&[u8], u64), entries: &[Entry]) -> Opt
     let (mut rows, mut dear, mut last) = (table.iter(&bases), Dears::default(), 0);
     while let Some((start, pointer)) = rows.next().ok()? {
         let (start, at) = (start.direct().ok()?, pointer.direct().ok()?);
-        // Addresses before the first entry are not distinguished from those far after it.
+        // Addresses before the first entry are treated like those far after it.
         let at = usize::try_from(at.checked_sub(first)?).ok()?;
         let entry = &entries[entries.binary_search_by_key(&at, |entry| entry.at).ok()?];
         if entry.start != start || start < std::mem::replace(&mut last, start) {

@@ -101,7 +101,7 @@ fn note(rest: &mut Bytes<'_>, base: Option<u64>) -> Option<Option<Probe>> {
         name: description.text()?,
         address: address.wrapping_add(moved),
         semaphore: (semaphore != 0).then(|| semaphore.wrapping_add(moved)),
-        // Written by assemblers that leave it out when there are none.
+        // Some assemblers leave it out if there are no arguments.
         arguments: description.text().unwrap_or_default(),
     }))
 }

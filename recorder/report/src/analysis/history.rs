@@ -205,7 +205,7 @@ impl History {
     /// Drops entries that no open wait needs, and folds the log if that is not enough.
     #[cold]
     pub(super) fn tidy(&mut self, mut open: OpenWaits) {
-        // Afterwards, at least half of it is free again.
+        // Afterwards, at least half of the log is free again.
         self.room = self.least.max(2 * open.asked / THREADS_PER_SWITCH);
         let Some(&(last, _)) = self.log.last() else { return };
         // Waits that begin at the last entry or later are within the last tenant's time.

@@ -163,7 +163,7 @@ fn since(age: u64, now: u64) -> Option<u64> {
     if age == 0 { Some(0) } else { now.checked_sub(age - 1) }
 }
 
-/// The lanes at a time: for each CPU its occupant and since when; then for each thread with a known state that state, since when, the CPU,
+/// The state of all lanes at time `now`: for each CPU its occupant and since when; then for each thread with a known state that state, since when, the CPU,
 /// and the waker.
 fn snapshot(lanes: &Lanes, now: u64) -> [Column; SNAPSHOT_COLUMNS] {
     let mut columns: [Column; SNAPSHOT_COLUMNS] = Default::default();

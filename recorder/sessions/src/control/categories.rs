@@ -363,7 +363,7 @@ impl KernelPlan {
             (KernelCategory::Syscall, "--syscalls"),
         ];
         let options = options.into_iter().filter(|(category, _)| self.has(*category));
-        // In one word, or a SPEC that begins with a dash would be taken for another option.
+        // In one word, because a SPEC that begins with a dash would be taken for another option.
         let probes = self.probes.iter().map(|spec| format!("--probe={}", spec.text).into());
         options.map(|(_, option)| option.into()).chain(probes).collect()
     }

@@ -268,7 +268,7 @@ impl Writer {
 /// Kills the process.
 impl Drop for Writer {
     fn drop(&mut self) {
-        // In tests, where it is a thread, the thread notices that.
+        // In tests, where the writer is a thread, the thread notices the end.
         let _ = self.channel.shutdown(Shutdown::Both);
         let Some(mut child) = self.process.take() else { return };
         // It may have ended already, which has the same effect.

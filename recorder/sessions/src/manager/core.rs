@@ -148,7 +148,7 @@ impl Core {
         self.settling.retain_mut(|(reply, rounds)| {
             *rounds = if is_silent { 0 } else { *rounds - 1 };
             if *rounds == 0 {
-                // The requester may be gone.
+                // The requester may have disconnected.
                 let _ = reply.send(());
             }
             *rounds > 0
@@ -176,7 +176,7 @@ impl Core {
                         time: clock::now(),
                         uid: provider.uid(),
                     };
-                    // If alerts are not received, they are only counted for the provider.
+                    // Alerts that are not received are only counted for the provider.
                     let _ = self.alerts.try_send(alert);
                 }
             }

@@ -107,7 +107,7 @@ impl Follower {
             };
             for SpanLimit { trigger, .. } in self.limits.iter().filter(meets) {
                 let (trigger, provider_name) = (*trigger, name.clone());
-                // If so many triggers wait, no further ones fire.
+                // If this many triggers are pending, no further ones fire.
                 let _ = self.spans.try_send(LongSpan {
                     trigger,
                     provider_name,

@@ -214,7 +214,7 @@ fn into_a_pipe(
             got.resize(bytes, 0);
             reader.read_exact(&mut got).unwrap();
         }
-        // A pipe that is empty for now is an error to a reader that does not wait.
+        // To a reader that does not wait, an empty pipe is an error.
         None => drop(reader.read_to_end(&mut got)),
     }
     drop(reader);

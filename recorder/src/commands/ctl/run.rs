@@ -72,7 +72,7 @@ pub(super) fn until_the_end(
             None => {}
         }
         if session.is_over() {
-            // From now on only COMMAND matters: the session's descriptor would end every wait at once.
+            // From now on only COMMAND matters: the session's descriptor is readable and would end every wait at once.
             let none = StopToken::new().map_err(system("wait"))?;
             none.wait([signals.as_fd()].into_iter(), LONG).map_err(system("wait"))?;
         } else {

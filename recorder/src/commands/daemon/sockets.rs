@@ -121,7 +121,7 @@ impl Sockets {
 impl Drop for Sockets {
     fn drop(&mut self) {
         for path in &self.made {
-            // If this fails, the next daemon replaces it.
+            // If this fails, the next daemon replaces the file.
             let _ = std::fs::remove_file(path);
         }
     }

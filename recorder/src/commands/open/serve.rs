@@ -84,7 +84,7 @@ pub(super) fn until_fetched(
 ) -> Result<(), OpenError> {
     listener.set_nonblocking(true).map_err(OpenError::Accept)?;
     let fetched = StopToken::new().map_err(OpenError::Accept)?;
-    // Each connection has a clone, too.
+    // Shared with the threads of the connections.
     let served = Arc::new(served);
     while !fetched.is_stopped() {
         let (peer, address) = match listener.accept() {

@@ -393,7 +393,7 @@ fn record(
 fn given(plan: &Plan, owner: Option<Owner>) -> Given {
     let user = plan.launch.as_ref().and_then(|launch| launch.user.as_ref());
     let is_commands = owner.zip(user).is_some_and(|(owner, user)| owner.uid == user.uid);
-    // A recording in several files is not read back.
+    // A recording in several files is not read again.
     match is_commands && plan.flight.rotate.is_none() {
         true => Given::AtLast,
         false => Given::AtOnce,

@@ -156,7 +156,7 @@ impl<'a> Session<'a> {
         pipeline.stop();
         let switched = self.switched.zip(machine::switches(&Linux));
         let switched = switched.map_or(0, |(before, now)| now.saturating_sub(before));
-        // The first request may be the one that ended COMMAND, and may be read only now.
+        // The first request may be the one that ended COMMAND, even if it is read only now.
         self.wait(Some(&pipeline), Duration::ZERO)?;
         let (before, asked) = (self.requests, self.requests.max(1));
         let (ended, mut naming) = (Instant::now(), None);
@@ -292,7 +292,7 @@ impl<'a> Session<'a> {
         fds.extend(self.watched.iter().map(AsFd::as_fd));
         fds.extend(pipeline.and_then(Pipeline::bell).map(AsFd::as_fd));
         let waited = match self.attention.is_stopped() {
-            // It stays readable, and would end every later wait immediately.
+            // The descriptor stays readable, and would end every later wait immediately.
             true => {
                 StopToken::new().and_then(|quiet| quiet.wait(fds.into_iter(), timeout.min(LOOK)))
             }

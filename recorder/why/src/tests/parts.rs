@@ -184,7 +184,7 @@ fn a_waker_that_has_left_its_cpu_before_the_wake_up_took_effect_is_followed() {
     let why = ask(&scene, &within("t101", 1_000, 5_010));
     let expected = [(1, "t201 on_cpu", 4_000), (1, "t201 underway", 4), (0, "t101 waiting", 6)];
     assert_eq!(chain(&why), links(&expected));
-    // A thread that was not seen running for a long time is not followed.
+    // A thread is not followed if it was not seen running for a long time.
     let mut scene = Scene::with_causes(ALL);
     scene.switch(0, 0, 0, Leaves::R, 201);
     scene.switch(0, 1, 0, Leaves::R, 101);

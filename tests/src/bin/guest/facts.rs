@@ -354,7 +354,7 @@ impl Group {
         let root = if is_first_version { "/tmp/cgroup" } else { "/sys/fs/cgroup" };
         if is_first_version {
             fs::create_dir_all(root).expect("a folder");
-            // A controller that the other version had is not free at once.
+            // A controller that the other cgroup version used is not available at once.
             let mount = || {
                 let command = ["-t", "cgroup", "-o", "cpu", "cpu", root];
                 Command::new("mount").args(command).status().is_ok_and(|status| status.success())

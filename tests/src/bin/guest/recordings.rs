@@ -135,7 +135,7 @@ pub(crate) fn limits() -> Outcome {
         };
         let kept = recording.said.lines().any(|line| line.trim() == FILES.to_string());
         assert!(kept, "COMMAND has a limit of {FILES}: {}", recording.said);
-        // Without enough of them, interrupts would be left out.
+        // Without enough programs, interrupts would be left out.
         let facts = recording.trace.info().arg("causes");
         assert!(source != "bpf" || facts.contains("irq"), "{facts}");
         text.push(format!("{source}: {} switches", compare(&recording)));

@@ -80,7 +80,7 @@ fn the_files_together_hold_every_switch_that_the_kernel_counted_exactly_once() {
             (last.number("lost"), last.number("switches")),
             (0, last.number("kernel_switches"))
         );
-        // No file extends into the next one. One of them may be empty, if the recorder had no CPU for longer than a file's length.
+        // No file extends into the next one. A file may be empty if the recorder had no CPU for longer than a file's length.
         let ends = |trace| reported(trace).next().zip(reported(trace).last());
         let spans: Vec<_> = traces.iter().filter_map(ends).collect();
         assert!(spans.len() >= 2, "{} of {} files have switches", spans.len(), traces.len());
@@ -194,7 +194,7 @@ fn a_full_disk_takes_the_oldest_files_before_the_recording_ends() {
     if !root::or_skip(WHY) {
         return;
     }
-    // Compressed, the same data needs a tenth.
+    // Compressed, the same data needs a tenth of the space.
     for (name, size, earlier) in [("t.fxt", "12M", 6 << 20), ("t.fxt.zst", "4M", 2 << 20)] {
         let disk = SmallDisk::new(size);
         let output = disk.path().join(name);

@@ -54,7 +54,7 @@ impl Tabs {
                 session.and_then(|session| self.of_sessions.get(session)).cloned()
             }
         };
-        // A closed tab does not need it.
+        // A closed tab does not need the message.
         let _ = tab.map(|tab| tab.send(message));
     }
 

@@ -51,7 +51,7 @@ fn a_process_that_is_not_there_is_named() {
     if !may_record() {
         return;
     }
-    // Ids are assigned in order, so the id of a process that has just ended is free for long.
+    // Ids are assigned in ascending order, so the id of a process that has just ended stays unused for long.
     let mut gone = Command::new("true").spawn().unwrap();
     let pid = gone.id().to_string();
     gone.wait().unwrap();

@@ -58,7 +58,7 @@ fn all_calls_are_named_and_what_never_returns_is_marked() {
 fn programs_in_the_kernel_and_samples_of_perf_tell_the_same_calls() {
     let Some(program) = ready() else { return };
     for which in ["--syscalls", "--syscalls=*nanosleep,write,execve"] {
-        // For the thread that naps, from its first nap on: the scheduler decides which of both threads is first.
+        // For the thread that naps, from its first nap on: the scheduler decides which of the two threads runs first.
         let calls = |source: &str| -> Vec<(String, bool)> {
             let recording = record(&["--source", source, which], &[program, "nap", "1", "200"]);
             let stats = recording.said.contains("lost       nothing");

@@ -85,7 +85,7 @@ impl App {
 
 impl Drop for App {
     fn drop(&mut self) {
-        // In most cases, it has ended by itself.
+        // In most cases, the process has ended by itself.
         let _ = self.child.kill();
         let _ = self.child.wait();
     }

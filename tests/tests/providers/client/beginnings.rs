@@ -39,7 +39,7 @@ fn of_a_session_that_starts_too_late_the_events_before_it_are_counted() {
     let manager = Manager::new();
     let mut app = hasty(manager.address());
     let mut peer = manager.accept();
-    // This happens only now, when it has already recorded.
+    // START comes only after the application has begun to record.
     assert!(app.number().expect("how long it waited") >= BOUND);
     let recording = peer.start(only_app());
     app.go_on();

@@ -136,7 +136,7 @@ fn the_headers_give_no_warnings_by_any_standard() {
         return;
     }
     compile_strictly(folder.path(), ["gcc", "g++"]);
-    // Its warnings are different. CI has none.
+    // The compiler's warnings are different. CI has none.
     if Path::new("/usr/bin/clang++").exists() {
         compile_strictly(folder.path(), ["clang", "clang++"]);
     }

@@ -67,7 +67,7 @@ fn spans_nest_even_where_records_were_dropped() {
     let archive = peer.stop(recording);
     app.end_well();
     assert!(archive.dropped > 0);
-    // A thread may end before there is room for its pending ends.
+    // A thread may end before there is room for the ends of its spans.
     assert!(archive.open_spans() <= 4 * 2);
     // A span is lost as a whole: if its begin is lost, or its end.
     let ends = archive.events.iter().filter(|event| event.kind == EventKind::DurationEnd).count();

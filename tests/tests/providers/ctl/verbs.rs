@@ -128,7 +128,7 @@ fn a_session_in_the_foreground_ends_with_a_signal_and_streams_to_a_pipe() {
     ctl.stderr().read_to_string(&mut said).expect("text");
     assert_eq!(ctl.finish().code(), Some(125), "{said}");
     assert!(said.contains("r.fxt"), "{said}");
-    // When a client is killed, its session ends.
+    // When a client is killed, its session ends as well.
     let mut ctl = daemon.ctl_command(&["start", "--foreground", "--categories", "app*"]);
     let mut ctl = Process::start(ctl.stderr(Stdio::null()));
     wait::until("it to record", || daemon.state() == "started");

@@ -108,7 +108,7 @@ fn threads_of_an_application_in_a_pid_namespace_are_those_of_the_scheduler() {
         let [inner, from, to] = words[..] else { panic!("{line}") };
         assert!(inner < 100, "{line}");
         let named = provider.events.iter().filter(|event| event.name == "nap");
-        // Both threads nap at the same time, but no nap of the other began and ended within this one's bounds.
+        // Both threads nap at the same time, but no nap of the other thread lies entirely within the bounds of this one.
         let within: BTreeSet<u64> = named
             .filter(|event| (from..=to).contains(&event.time))
             .map(|event| event.thread)

@@ -45,7 +45,7 @@ impl<L: Lanes> Encoder<L> {
                 category: Label::Known(open.category),
                 name: Label::Known(open.name),
             });
-            // If the end of a thread was not recorded, its process is not known any more.
+            // If the end of a thread was not recorded, its process is unknown.
             let process = processes.get(&koid).copied().unwrap_or(koid);
             moment.spans.insert((process, koid), spans.collect());
         }

@@ -122,7 +122,7 @@ fn table(version: Version, text: u64) -> Vec<u8> {
     }
     let names_at = to.len();
     set(&mut to, first, names_at);
-    // The first name of a part has the offset 0, which means none in some fields.
+    // The first name of a part has the offset 0, which means "no name" in some fields.
     let names: Vec<u32> = MADE
         .iter()
         .map(|made| put(&mut to, from(names_at), &[made.name.as_bytes(), &[0]].concat()))

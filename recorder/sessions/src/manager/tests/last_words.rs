@@ -115,7 +115,7 @@ fn one_that_registers_while_no_session_runs_is_told_so_and_hears_of_the_next() {
         // A provider that finds a session gets START as its first message.
         let (first, _) = stage.register("late").hear().expect("START");
         assert!(matches!(first, FromManager::Start { .. }), "{first:?}");
-        // It would not answer, and the session would wait for it.
+        // This provider would not answer, and the session would wait for it.
         drop(early);
         stage.manager.terminate().expect("it runs");
     }
