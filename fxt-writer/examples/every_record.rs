@@ -120,7 +120,7 @@ impl Forms {
         Self { strings: STRINGS.map(Text::Inline), thread }
     }
 
-    /// An argument of every type. `scripts/lib/every_record.py` knows the values.
+    /// An argument of every type. `scripts/lib/every_record.py` has the same values.
     fn args(&self) -> [Arg<'static>; 10] {
         let [_, _, text, null, int32, uint32, int64, uint64, double, string, pointer, koid, bool] =
             self.strings;

@@ -25,7 +25,7 @@ impl Done {
     /// Fails the test with the whole output, unless the exit status is this one.
     ///
     /// # Panics
-    /// When it is another.
+    /// When the exit status is a different one.
     #[track_caller]
     pub fn expect(self, code: i32) -> Done {
         assert_eq!(self.code, code, "{}{}", self.stdout, self.stderr);
@@ -49,7 +49,7 @@ impl Folder {
     /// The path of a file in it, as a word of a command line.
     ///
     /// # Panics
-    /// When the folder for temporary files has a name that is no text.
+    /// When the path of the folder for temporary files is not UTF-8.
     pub fn text(&self, name: &str) -> String {
         self.path(name).into_os_string().into_string().expect("a plain path")
     }

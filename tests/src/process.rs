@@ -9,8 +9,8 @@ use fxtrec::kernel::helper::Launcher;
 use nix::sys::signal::{SigHandler, Signal, kill};
 use nix::unistd::Pid;
 
-/// Lets a program start with the signals that a shell at a terminal gives it. A test may have been started by `nohup`,
-/// or in the background of a script, which ignore some, and so would all that it starts.
+/// Lets a program start with the signals that a shell at a terminal gives it. A test may have been started by `nohup`, or in the background
+/// of a script, which ignore some signals, and all its children would ignore them too.
 pub fn with_usual_signals(command: &mut Command) -> &mut Command {
     let signals =
         [Signal::SIGHUP, Signal::SIGINT, Signal::SIGQUIT, Signal::SIGTERM, Signal::SIGUSR2];

@@ -18,7 +18,7 @@ impl Built {
     /// The path in the form that specs and commands have.
     ///
     /// # Panics
-    /// When the folder for temporary files has a name that is no text.
+    /// When the path of the folder for temporary files is not UTF-8.
     pub fn text(&self) -> &str {
         self.path.to_str().expect("a plain path")
     }
@@ -29,7 +29,7 @@ impl Built {
     }
 }
 
-/// Where the source of this name is.
+/// The path of the source with this name.
 pub fn source(name: &str) -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("programs").join(name)
 }

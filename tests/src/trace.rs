@@ -42,7 +42,7 @@ impl Switch {
     /// A numeric argument; 0 where there is none of that name.
     ///
     /// # Panics
-    /// When it is no number.
+    /// When it is not a number.
     pub fn number(&self, name: &str) -> u64 {
         self.args.get(name).map_or(0, |text| text.parse().expect("a number"))
     }

@@ -10,7 +10,7 @@ const TRACEFS: &str = "/sys/kernel/tracing";
 pub struct Seen {
     /// Nanoseconds of `CLOCK_MONOTONIC`.
     pub time: u64,
-    /// Which of the events that were asked for, by their order.
+    /// The index of the event in the requested list.
     pub event: usize,
 }
 

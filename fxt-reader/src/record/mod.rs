@@ -54,7 +54,7 @@ pub enum Record<'a> {
     ProviderInfo(ProviderInfo<'a>),
     /// Selects the provider of the records that follow.
     ProviderSection(ProviderSection),
-    /// Something a provider reports.
+    /// An event that a provider reports.
     ProviderEvent(ProviderEvent),
     /// The length of a tick.
     Initialization(Initialization),

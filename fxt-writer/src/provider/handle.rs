@@ -53,7 +53,7 @@ pub fn init(name: &str) -> Result<Provider, InitError> {
     Builder::new(name).init()
 }
 
-/// A provider to be.
+/// Collects settings, and then makes this process a provider.
 #[derive(Clone, Debug)]
 #[must_use = "a builder does nothing until init()"]
 pub struct Builder {

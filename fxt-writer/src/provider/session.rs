@@ -163,7 +163,7 @@ impl Session {
         self.owed_ends.fetch_add(1, Ordering::Relaxed);
     }
 
-    /// Counts owed ends as written.
+    /// Counts pending ends as written.
     pub(super) fn pay_ends(&self, ends: usize) {
         self.owed_ends.fetch_sub(ends as u64, Ordering::Relaxed);
     }

@@ -164,7 +164,7 @@ pub(crate) fn event(cpu: u32, number: u64) -> Event {
     Event { time: time(cpu, number), kind }
 }
 
-/// Events `first` and on of a CPU as one full page of ftrace's, and the number of the event that is next.
+/// One full page of ftrace events of a CPU, from event `first` on, and the number of the next event.
 pub(crate) fn page(cpu: u32, first: u64) -> (Vec<u8>, u64) {
     let mut data: Vec<u8> = Vec::new();
     let mut number = first;

@@ -29,7 +29,7 @@ pub enum Cause {
     InterruptKind,
     /// The sender of the packet that woke a thread.
     Packets,
-    /// Which request to a disk it was whose completion woke a thread.
+    /// The disk request whose completion woke a thread.
     Requests,
 }
 

@@ -56,7 +56,7 @@ impl Id {
     }
 }
 
-/// In place of a thread.
+/// Values in place of a thread.
 const IDLE: Index = Index::MAX;
 const OUT_OF_SCOPE: Index = Index::MAX - 1;
 const NOBODY: Index = Index::MAX - 2;
@@ -208,7 +208,7 @@ pub struct Log {
     locks: FxHashMap<u32, Lock>,
     /// The request, for stretches that begin with a wake-up by its completion, and what the thread that had made it did at that time.
     requests: FxHashMap<u32, (Request, Id)>,
-    /// While nothing is kept: the last one of each thread, and since when the thread waits for it.
+    /// While nothing is kept: the last lock of each thread, and since when the thread waits for it.
     locks_before: FxHashMap<Index, (u64, Lock)>,
 }
 

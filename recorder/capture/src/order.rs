@@ -324,7 +324,7 @@ impl Head {
     }
 }
 
-/// Why handing out ended.
+/// Why passing on ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Emitted {
     /// Nothing is left up to the watermark.

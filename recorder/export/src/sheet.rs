@@ -190,7 +190,7 @@ pub(crate) struct Group {
     /// The id of the trace, if rows have one.
     pub(crate) trace: Option<Box<str>>,
     pub(crate) columns: Vec<Vec<i64>>,
-    /// By number, without the words.
+    /// Indexed by number; known texts are left out.
     pub(crate) texts: Vec<Box<str>>,
 }
 

@@ -27,7 +27,7 @@ pub enum ExprError {
     NotAnInteger,
 }
 
-/// Expressions that are nested more deeply are rejected. Kernels reach about 15.
+/// Expressions that are nested more deeply are rejected. Those of kernels have a depth of about 15.
 const MAX_DEPTH: usize = 100;
 
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -86,7 +86,7 @@ impl StackSource {
         }
     }
 
-    /// Hands out the available samples. `None` represents an unreadable sample.
+    /// Passes on the available samples. `None` represents an unreadable sample.
     pub fn read(&mut self, mut take: impl FnMut(Option<Sample>)) {
         match self {
             StackSource::Bpf(stacks) => stacks.read(take),
@@ -94,7 +94,7 @@ impl StackSource {
         }
     }
 
-    /// Hands out perf's records of the code of processes since the last call.
+    /// Passes on perf's records of the code of processes since the last call.
     pub fn read_code(&mut self, take: impl FnMut(RawRecord<'_>)) {
         match self {
             StackSource::Bpf(stacks) => stacks.read_code(take),
@@ -102,7 +102,7 @@ impl StackSource {
         }
     }
 
-    /// Why there are no records of the code of processes, if so: then processes must be inspected while they live.
+    /// Why there are no records of the code of processes, if there are none; processes must then be inspected while they live.
     pub fn without_code(&self) -> Option<&io::Error> {
         match self {
             StackSource::Bpf(stacks) => stacks.without_code(),
@@ -142,7 +142,7 @@ impl StackSource {
         }
     }
 
-    /// Whether stacks of this kind do, because a thread records its own stack on a tracepoint.
+    /// Whether stacks of this kind are recorded by the thread itself, on a tracepoint.
     pub fn is_own_stack(&self, kind: SampleKind) -> bool {
         match kind {
             SampleKind::OffCpu => matches!(self, StackSource::Callchains(_)),

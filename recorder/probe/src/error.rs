@@ -52,7 +52,7 @@ pub enum Problem {
         /// Similar names.
         nearest: Vec<String>,
     },
-    /// The function is another file's.
+    /// The function is defined in another file.
     #[error(
         "{} does not define '{name}', but imports it from a library; probe it there: {}",
         path.display(), somewhere(.libraries, name)

@@ -1,7 +1,7 @@
 //! Which thread has which CPU, and the state of each thread: fxtrec's only scheduling state machine.
 //!
-//! Its input are events, in order of time; its output are *changes*. A [`Change`] ends a state of a thread, a [`CpuInterval`] a use of a
-//! CPU, and both contain how their beginning and their end are known.
+//! Its input consists of events, in order of time; its output consists of *changes*. A [`Change`] ends a state of a thread, a
+//! [`CpuInterval`] a use of a CPU, and both contain how their beginning and their end are known.
 //!
 //! ```text
 //!            switch in                       switch out, can run

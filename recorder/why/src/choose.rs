@@ -467,7 +467,7 @@ fn is_batch(choice: &Choice, finder: &Finder, tracker: &Tracker, known: &units::
 }
 
 /// Whether a unit is only a step of a batch that takes `all`: one program of a pipeline waited for the next one, or the unit is a small
-/// part, of a program that was one of many.
+/// part of it, and its program is one of many.
 fn is_step(
     unit: &Unit,
     all: u64,

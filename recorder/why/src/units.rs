@@ -63,7 +63,7 @@ const MOST_UNKNOWN: u64 = 10;
 const LEAST_EXCESS: u64 = 1_000_000;
 const LEAST_RATIO: u64 = 5;
 
-/// Stands in for a waker.
+/// Values in place of a waker.
 const INTERRUPT: Index = Index::MAX;
 const UNKNOWN: Index = Index::MAX - 1;
 /// Marks an entry that is not a wait, but time in which the thread's state is unknown.

@@ -111,7 +111,7 @@ fn slices(threads: usize, rounds: usize) {
     });
 }
 
-/// Is stopped and continued; waits uninterruptibly; competes for a CPU. Prints the tids that do.
+/// Is stopped and continued; waits uninterruptibly; competes for a CPU. Prints the tids of the threads that do this.
 fn states() {
     // SAFETY: the program has one thread.
     match unsafe { fork() }.expect("fork") {

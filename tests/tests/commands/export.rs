@@ -1,4 +1,4 @@
-//! Tables of a recording, for SQL, held against the report on the same file.
+//! Tables of a recording, for SQL, compared with the report on the same file.
 
 use std::collections::BTreeMap;
 use std::fs::File;

@@ -21,7 +21,7 @@ const PINGPONG: &str = env!("CARGO_BIN_EXE_pingpong");
 const WORKLOAD: &str = env!("CARGO_BIN_EXE_workload");
 
 /// How long the programs of one of the two counters run between its readings, in seconds. Far more than they take on a quiet machine, and
-/// far less than a wait that anybody minds.
+/// far less than a wait that matters.
 const BESIDE: f64 = 2e-6;
 
 /// A daemon that serves metrics. Ended when dropped.

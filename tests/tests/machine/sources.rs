@@ -1,7 +1,7 @@
 //! All sources at once on one workload: their traces must agree on every switch and wake-up.
 //!
 //! Sources may differ only in this: a time is read a little sooner or later within the same tracepoint, and a source infers events that it
-//! does not see. So switches are compared in the order of their CPU, and two stamps of one switch must lie before either stamp of the next.
+//! does not see. So switches are compared in the order of their CPU, and both times of a switch must precede both times of the next.
 
 use std::collections::BTreeMap;
 use std::ops::RangeInclusive;
@@ -22,7 +22,7 @@ use fxtrec_tests::workload::{Thread, threads};
 /// How many threads may be silent one after the other.
 const SILENT_IN_A_ROW: usize = 4;
 
-/// How many switches on either side are shown of a place where sources differ.
+/// How many switches are shown on either side of a difference between sources.
 const AROUND: usize = 12;
 
 /// Records the machine with each of these sources while something happens, and reads the traces.

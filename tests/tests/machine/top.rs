@@ -1,4 +1,4 @@
-//! `fxtrec top`: in a pipe, and on a terminal with somebody at the keyboard.
+//! `fxtrec top`: in a pipe, and on a terminal with key presses.
 
 use std::fs::File;
 use std::io::{Read, Write};

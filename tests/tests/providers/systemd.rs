@@ -221,8 +221,8 @@ fn the_unit_is_exposed_to_little() {
     folder.run(Command::new("systemd-analyze").args(options).arg(file)).expect(0);
 }
 
-/// Calls that the kernel puts into a process where somebody probes a function's return or beginning (`uretprobe`, `uprobe`);
-/// its filters let them pass. strace may not have their names.
+/// Calls that the kernel puts into a process while a program probes a function's return or beginning (`uretprobe`, `uprobe`); its filters
+/// let them pass. strace may not have their names.
 const OF_PROBES: [&str; 4] = ["uretprobe", "syscall_0x14f", "uprobe", "syscall_0x150"];
 
 /// The call by which the kernel reports how well the clock is set. The unit refuses it, as a set of calls that could also set the clock; a

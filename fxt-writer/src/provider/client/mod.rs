@@ -158,7 +158,7 @@ impl Client {
         self.wait(timeout, |progress| progress.alone || progress.told >= raised);
     }
 
-    /// Has a buffer saved.
+    /// Requests that a buffer is saved.
     fn request(&self, buffer: BufferNumber, packet: Packet) {
         lock(&self.inbox).packets.push_back((buffer, packet));
         self.wake();

@@ -53,7 +53,7 @@ pub(in crate::provider) fn generation() -> u32 {
 /// points count what they would have recorded.
 pub(in crate::provider) const OVERDUE: u32 = u32::MAX;
 
-/// Makes trace points count. Call only when no session can be published at the same time.
+/// Makes trace points count records that they cannot write. Call only when no session can be published at the same time.
 pub(in crate::provider) fn begin_overdue() {
     // Release, here and below: as for a session's generation.
     let _ = PAGE.generation.compare_exchange(0, OVERDUE, Ordering::Release, Ordering::Relaxed);

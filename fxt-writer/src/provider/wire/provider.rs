@@ -13,7 +13,7 @@ pub enum FromProvider {
         /// Its categories known so far; each 1 to 255 bytes.
         categories: Vec<String>,
     },
-    /// CATEGORIES: categories that have become known since.
+    /// CATEGORIES: categories that became known since the previous message.
     Categories(
         /// The new ones, without those that were already sent.
         Vec<String>,

@@ -24,7 +24,7 @@ pub enum Reason {
     OutOfScope,
     /// It waited for a CPU, or a quota held it back, at unknown times within the interval.
     Unplaced,
-    /// More happened in the interval than is kept.
+    /// The interval has more entries than are kept.
     NotKept,
     /// The chain is too long to be followed further.
     NotFollowed,

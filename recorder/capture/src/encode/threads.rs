@@ -34,7 +34,7 @@ pub use processes::{Process, ProcessSlot};
 pub struct Slot(u32);
 
 impl Slot {
-    /// The place of this number.
+    /// The index with this number.
     #[cfg(test)]
     pub fn at(number: u32) -> Slot {
         Slot(number)

@@ -49,7 +49,7 @@ pub struct Fired {
     /// Which trigger, by its index.
     pub trigger: usize,
     pub time: Nanos,
-    /// When the slice, the wait or whatever it was began that ended then; none for a loss, a hit of a probe and an alert.
+    /// When the slice, wait or other interval began that ended at that time; none for a loss, a hit of a probe and an alert.
     pub since: Option<Nanos>,
     /// The CPU of the value; none for an alert and a span.
     pub cpu: Option<Cpu>,

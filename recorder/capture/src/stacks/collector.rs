@@ -280,7 +280,7 @@ pub(super) struct Collector {
     forgotten: Nanos,
     /// Frames that stay unnamed, of programs that were forgotten.
     pub(super) lost_names: u64,
-    /// The number of programs that is too large.
+    /// More programs than this are too many.
     many: usize,
     /// When programs without a recent stack were last searched.
     rested: Nanos,

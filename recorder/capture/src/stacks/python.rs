@@ -192,8 +192,8 @@ fn short(path: &str) -> &str {
     &path[path[..name - 1].rfind('/').map_or(0, |at| at + 1)..]
 }
 
-/// Replaces each evaluating frame by the Python functions of its native call. `cut` is which of the two lacks its outer part. `None` if
-/// they do not agree.
+/// Replaces each evaluating frame by the Python functions of its native call. `cut` says which of the two lists lacks its outer part.
+/// `None` if they do not agree.
 fn merged(
     native: &[u64],
     evaluates: impl Fn(usize) -> bool,

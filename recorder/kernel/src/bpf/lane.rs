@@ -315,7 +315,7 @@ pub enum RecordKind {
     Name = 6,
     /// Facts about the slice that the next switch of the lane ends.
     Slice = 7,
-    /// The outgoing thread of the lane's next switch, or the thread that its next wake-up wakes, waits in a queue that is throttled or was.
+    /// The outgoing thread of the lane's next switch, or the thread that its next wake-up wakes, waits in a queue that is or was throttled.
     /// First flag: it is currently throttled.
     Throttled = 8,
     /// How long a thread's queue was throttled so far. First flag: the thread was just moved there; otherwise it leaves the queue. Second

@@ -432,7 +432,7 @@ fn knows_batches(error: &io::Error) -> bool {
     !matches!(error.raw_os_error(), Some(libc::EINVAL | libc::EOPNOTSUPP | NOT_FOR_THIS_MAP))
 }
 
-/// Sets all in one call.
+/// Sets all values in one call.
 fn set_at_once(outer: BorrowedFd<'_>, inner: &[(u32, BorrowedFd<'_>)]) -> io::Result<()> {
     let (keys, values): (Vec<u32>, Vec<u32>) =
         inner.iter().map(|(key, map)| (*key, raw(*map))).unzip();

@@ -35,7 +35,7 @@ const REMOVE_PAUSE: Duration = Duration::from_millis(5);
 pub struct Instance {
     sys: Box<dyn Sys + Send + Sync>,
     path: PathBuf,
-    /// Held until the process ends in whatever way, if the file system has locks.
+    /// The lock is held until the process ends, however it ends, if the file system supports locks.
     _lock: Option<Flock<File>>,
 }
 

@@ -6,7 +6,7 @@ use super::{ArgError, ArgKind, FetchArg, Moment, Verbatim, Width};
 use crate::elf::Arch;
 use crate::spec::{Arg, ArgType, Value};
 
-/// The kernel accepts no longer text for an argument, in bytes.
+/// The longest text of an argument that the kernel accepts, in bytes.
 const LONGEST: usize = 63;
 
 /// The meaning of `argN` in a USDT probe.

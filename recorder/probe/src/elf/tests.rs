@@ -74,7 +74,7 @@ fn a_file_cut_off_anywhere_is_an_error_or_has_less_in_it() {
     }
 }
 
-/// A file that claims to be longer than it takes room for: reading all of it would take that much memory.
+/// A sparse file, larger than the disk space that it takes: reading all of it would take that much memory.
 struct Holes(std::fs::File);
 
 impl Holes {

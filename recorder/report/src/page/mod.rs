@@ -140,7 +140,7 @@ impl Page {
     ///
     /// # Errors
     ///
-    /// [`PageError::Write`] if `out` fails, [`PageError::Pack`] if the compressor fails, which only needs memory.
+    /// [`PageError::Write`] if `out` fails, [`PageError::Pack`] if the compressor fails, which only happens when memory is short.
     pub fn write(self, report: &Report, out: &mut dyn Write) -> Result<Written, PageError> {
         let Self { mut extract, recorded, budget, file, failed } = self;
         if let Some(error) = failed {

@@ -69,7 +69,7 @@ pub(super) fn bad(field: impl Into<String>, why: impl Into<String>) -> Controlle
 }
 
 impl Config {
-    /// Looks at every value.
+    /// Checks every value.
     ///
     /// # Errors
     /// [`ControllerError::BadRequest`], with the field.

@@ -152,7 +152,7 @@ impl Recording {
         }
     }
 
-    /// Looks at its threads.
+    /// Reads its current threads.
     fn look_at_threads(&mut self) {
         if let Some(inner) = &mut self.inner {
             inner.look();

@@ -24,7 +24,7 @@ const INTERVAL: Duration = Duration::from_secs(10);
 #[derive(Clone, Debug, Default)]
 pub struct FlightPlan {
     pub triggers: Vec<Trigger>,
-    /// The time before and after a trigger to write.
+    /// The time before and after a trigger that is written.
     pub window: Window,
     /// How often triggers may fire.
     pub limits: Limits,

@@ -33,7 +33,7 @@ fn record_command(options: &[&str], output: &Path, command: &[&str]) -> (Vec<Cou
     counted::record(&options, output, command)
 }
 
-/// Reads the files, each of which must keep every promise by itself.
+/// Reads the files, each of which must meet all guarantees by itself.
 fn read_alone(paths: &[PathBuf]) -> Vec<Trace> {
     let read = |path: &PathBuf| {
         fxtrec_says(&["dump", "--check", path.to_str().expect("a plain path")]);

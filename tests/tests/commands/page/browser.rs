@@ -58,7 +58,7 @@ impl Tabs {
         let _ = tab.map(|tab| tab.send(message));
     }
 
-    /// Wakes all who wait for an answer.
+    /// Wakes all threads that wait for an answer.
     fn end(&mut self) {
         for tab in self.of_calls.drain().map(|(_, tab)| tab) {
             let _ = tab.send(Value::Null);
@@ -364,7 +364,7 @@ impl Browser {
         self.events.iter().filter(|event| complaint(event)).map(Value::to_string).collect()
     }
 
-    /// How many files the page has asked for, itself included.
+    /// How many files the page has requested, itself included.
     pub(crate) fn files_read(&self) -> usize {
         let is_file = |event: &&Value| {
             event["method"] == "Network.requestWillBeSent"

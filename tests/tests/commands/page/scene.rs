@@ -1,6 +1,6 @@
 //! A simulated machine, with a scheduler simple enough to create traces of any size.
 //!
-//! Threads run, sleep and wake each other; who is woken joins the queue of a CPU. A counter determines everything, so a scene is the same
+//! Threads run, sleep and wake each other; a woken thread joins the queue of a CPU. A counter determines everything, so a scene is the same
 //! every time.
 
 use std::collections::VecDeque;

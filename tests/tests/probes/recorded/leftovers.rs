@@ -19,7 +19,7 @@ fn definitions_of(pid: u32) -> Vec<String> {
     list.lines().filter(|line| line.contains(&group)).map(str::to_owned).collect()
 }
 
-/// Starts a recording of a probe that needs a definition, of a command that prints a word and waits. Returns once it has.
+/// Starts a recording of a probe that needs a definition, of a command that prints a word and waits. Returns when it waits.
 fn waiting(program: &str, folder: &Folder) -> Process {
     let process = Process::start_ready(
         binary::command()

@@ -76,7 +76,7 @@ enum Node<'a> {
     Encoding(Id, Signature),
     /// A template parameter whose argument follows later, by its number.
     Forward(usize),
-    /// The same as another.
+    /// Another name for a node.
     Alias(Id),
 }
 
