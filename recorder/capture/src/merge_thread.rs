@@ -331,8 +331,7 @@ impl<I: Intake> Merging<I> {
                         all
                     }
                     None => {
-                        const WHY: &str =
-                            "the thread that merges panicked, and what it held is lost";
+                        const WHY: &str = "the merge thread panicked; the events in it are lost";
                         self.failed.get_or_insert_with(|| io::Error::other(WHY));
                         self.wanted = Wanted::Never;
                         true

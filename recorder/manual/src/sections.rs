@@ -176,7 +176,7 @@ pub(crate) fn examples(sub: Option<&str>) -> Vec<Entry> {
             ),
         ],
         Some("why") => vec![
-            ("fxtrec why app.fxt", "Explain the worst thing that happened to COMMAND."),
+            ("fxtrec why app.fxt", "Explain the worst delay of COMMAND."),
             (
                 "fxtrec why app.fxt --span frame --worst 3",
                 "Explain the three longest spans with that name.",
@@ -258,7 +258,10 @@ pub(crate) fn examples(sub: Option<&str>) -> Vec<Entry> {
         ],
         Some("ctl" | "ctl-status") => vec![("fxtrec ctl status", "Show what the daemon is doing.")],
         Some("ctl-providers") => {
-            vec![("fxtrec ctl providers", "List the connected applications, and what they drop.")]
+            vec![(
+                "fxtrec ctl providers",
+                "List the connected applications, and how many records they dropped.",
+            )]
         }
         Some("ctl-categories") => {
             vec![("fxtrec ctl categories --json", "List what can be recorded, for programs.")]

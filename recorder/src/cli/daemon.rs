@@ -54,7 +54,7 @@ pub struct DaemonArgs {
     #[arg(long, requires = "metrics")]
     pub metrics_comm: bool,
 
-    /// Maximum number of cgroups (and names) with their own figures; the others are added up as `other`
+    /// Maximum number of cgroups (or pairs of cgroup and thread name) with their own figures; the others are added up as `other`
     #[arg(long, value_name = "N", default_value_t = 200, requires = "metrics")]
     pub metrics_series: usize,
 

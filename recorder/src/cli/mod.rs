@@ -1,4 +1,4 @@
-//! The command line: clap's types and their help. Nothing in here performs anything.
+//! The command line: clap's types and their help. Nothing in here executes a command.
 //!
 //! These types check only what can be checked in the text itself. What
 //! an argument means on this machine (who `@sudo` is, whether stdout is a

@@ -166,7 +166,7 @@ fn a_file_that_never_answers_holds_no_command_that_reads_it() {
     assert!(said.contains("1 file that did not answer, or took too long"), "{said}");
     assert!(said.contains(&format!("no answer: {file}")), "{said}");
     let lines = lines.expect(0);
-    assert!(lines.stderr.contains("1 file with no or only some lines"), "{}", lines.stderr);
+    assert!(lines.stderr.contains("1 file with missing source lines"), "{}", lines.stderr);
     let listed = listed.expect(125);
     assert!(listed.stderr.contains(&format!("{file} did not answer")), "{}", listed.stderr);
     let listed = listed_by_process.expect(125);

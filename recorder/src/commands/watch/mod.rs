@@ -226,7 +226,7 @@ impl Watch<'_> {
         let missed = self.incidents.not_seen();
         if missed > Duration::ZERO {
             text += &format!(
-                "; {} of it was skipped, to stay below 1 % of a CPU or because memory held less",
+                "; {} of it was skipped, to stay below 1 % of a CPU or because memory did not reach back that far",
                 short(missed)
             );
         }
