@@ -1,4 +1,4 @@
-//! Trace points as C has them.
+//! The trace points of C programs.
 
 use std::ffi::c_char;
 use std::sync::atomic::{AtomicPtr, Ordering};

@@ -76,7 +76,7 @@ impl<K: Hash + Eq + Clone> Lru<K> {
         Found::Replaced(index_of(slot))
     }
 
-    /// Forgets a key whose registration failed. The next new key gets its index: as new if the index was unused, otherwise as replaced.
+    /// Forgets a key whose registration failed. Its index goes to the next new key, and counts as replaced if it was used before.
     pub(super) fn forget<Q>(&mut self, key: &Q, found: Found)
     where
         K: Borrow<Q>,

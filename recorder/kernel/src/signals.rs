@@ -166,7 +166,7 @@ impl Signals {
                 if parent.has_ended() {
                     continue;
                 }
-                // It uses the same signal for its own requests: from now on each counts.
+                // The parent uses the same signal for its own requests, so from now on each one counts.
                 self.parent = None;
             }
             return Ok(Some(caught));

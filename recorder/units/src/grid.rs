@@ -17,9 +17,9 @@ use crate::look::Look;
 /// The alignment of a column's cells.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Side {
-    /// Text, as a rule.
+    /// Usually for text.
     Left,
-    /// Numbers, as a rule.
+    /// Usually for numbers.
     Right,
 }
 

@@ -28,7 +28,7 @@ use rustc_hash::{FxHashMap, FxHasher};
 use std::cmp::Reverse;
 use std::hash::{Hash, Hasher};
 
-/// The maximum number of waits that are kept, of 24 bytes each. In a recording with more, no incidents are found by units.
+/// The maximum number of waits that are kept, of 24 bytes each. If a recording has more, its units of work are not examined for incidents.
 const MOST_WAITS: usize = 2_000_000;
 
 /// A thread with fewer units has no usual length.

@@ -148,7 +148,7 @@ fn the_sources_agree_on_every_switch_and_wake_up() {
         return;
     }
     // Switches of one CPU are paired one after the other. If perf does not see the idle task and the same two threads alternate, pairs can
-    // be shifted by one turn: once in 26 recordings. A fault of a source is also in the next recording.
+    // be shifted by one turn: once in 26 recordings. A real fault of a source would occur again in the next recording.
     if let Err(fault) = agree() {
         eprintln!("once more, since {fault}");
         agree().unwrap_or_else(|fault| panic!("{fault}"));

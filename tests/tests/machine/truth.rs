@@ -359,7 +359,7 @@ fn a_narrow_scope_shows_its_threads_whole_and_closes_the_others() {
 fn record_in_namespace(unshare: &[&str], options: &[&str]) -> Recording {
     let mut command = Command::new("unshare");
     command.args(unshare).arg(fxtrec());
-    // Names are searched in the whole trace.
+    // Names are looked up in the whole trace.
     let command_line = of_workload(&["names"]);
     record_in_turn(machine::alone(), command, &Folder::new(), options, &command_line)
 }

@@ -103,7 +103,7 @@ pub fn write_causes(
     };
     let lacks: Vec<&str> = Cause::ALL.into_iter().filter(lacking).map(Cause::name).collect();
     if report.causes == Causes::default() {
-        writeln!(out, "What delayed each task besides waiting: not recorded")?;
+        writeln!(out, "Delays of each task other than waits: not recorded")?;
         return writeln!(out);
     }
     let mut headings = vec![("Task", Side::Left)];
@@ -148,7 +148,7 @@ pub fn write_causes(
         grid.row(row(thread_name(thread), &thread.stats));
     }
     grid.row(row("TOTAL".to_owned(), report.total()));
-    writeln!(out, "{}", look.heading("What delayed each task besides waiting:"))?;
+    writeln!(out, "{}", look.heading("Delays of each task other than waits:"))?;
     grid.write(look, out)?;
     if shown < threads.len() {
         let rest = counted((threads.len() - shown) as u64, "more thread", "more threads");

@@ -319,8 +319,8 @@ pub(super) struct Expected<'a> {
 }
 
 impl Expected<'_> {
-    /// Warns if no event arrived although some must have happened: because the machine switched, or because COMMAND ran. Selected processes
-    /// and cgroups may have slept.
+    /// Warns if no event arrived although some must have happened: because the machine switched, or because COMMAND ran. No warning for
+    /// selected processes and cgroups, which may have slept.
     fn nothing_came(self, stats: &Stats) -> Option<String> {
         let must = match self.scope {
             Filter::Machine => true,

@@ -109,7 +109,7 @@
       this.change(thread, state, cpu, waker, since);
     }
 
-    // Corrects which thread has had the CPU since then, and since when that thread ran, unless it had another state.
+    // Sets the thread that has had the CPU since `since`; if `ranSince` is not null, the thread has run since then.
     claim(cpu, thread, since, ranSince) {
       const seat = this.seat(cpu);
       seat.thread = thread;
