@@ -154,7 +154,7 @@ fn is_served_by_others(held: BorrowedFd<'_>, overlays: u32) -> io::Result<bool> 
     }
     let Some(overlays) = overlays.checked_sub(1) else { return Ok(true) };
     for layer in mount.layers() {
-        // Paths are those of root, who mounted it and may have had other mounts.
+        // The paths are those that root saw, who mounted the overlay and may have had other mounts.
         let Ok(layer) = openat(AT_FDCWD, &layer, HOLD, Mode::empty()) else { continue };
         if is_served_by_others(layer.as_fd(), overlays)? {
             return Ok(true);

@@ -405,7 +405,7 @@ fn a_thread_that_is_sent_from_cpu_to_cpu_is_seen_to_go_exactly_that_way() {
     }
     for source in ["bpf", "perf", "ftrace"] {
         // A switch that the kernel does not report is inferred at the next one of its CPU, which may be after the script's end: once in
-        // about fifty recordings of a machine with a load of twenty. A fault of a source occurs the next time, too.
+        // about fifty recordings of a machine with a load of twenty. A real fault of a source would occur again.
         if let Err(fault) = follow_the_script(source) {
             eprintln!("once more, since {fault}");
             follow_the_script(source).unwrap_or_else(|fault| panic!("{fault}"));

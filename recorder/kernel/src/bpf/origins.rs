@@ -142,7 +142,7 @@ impl Request {
     }
 }
 
-/// In place of an operation, as in `requests.bpf.c`.
+/// A write with a flush, which is not an operation of the kernel; the same number is in `requests.bpf.c`.
 const FLUSH_AND_WRITE: u32 = 0x100;
 
 /// The numbers of `enum origin_kind`.

@@ -35,7 +35,7 @@ pub struct SpanLimit {
     pub limit: f64,
 }
 
-/// A span as long as a trigger waits for.
+/// A span that was long enough to meet a trigger.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LongSpan {
     /// The number of the trigger.

@@ -47,7 +47,7 @@ fn answer(opcode: u32, fsync: Duration) -> Result<Vec<u8>, i32> {
         }
         GETATTR => {
             let mut out = vec![0; ATTR_OUT];
-            // Its number, mode, and number of names, after how long that is valid.
+            // The inode's number, mode and number of links, after the time for which they are valid.
             put(&mut out, 16, 1);
             put(&mut out, 76, libc::S_IFREG | 0o600);
             put(&mut out, 80, 1);

@@ -172,7 +172,7 @@ fn a_time_after_the_beginning_is_the_same_everywhere() {
         recorded.text(&[&["dump", "t.fxt", "--type", "context_switch"][..], &range].concat());
     recorded.run(&[&["cut", "-q", "t.fxt", "piece.fxt"][..], &range].concat()).expect(0);
     let cut = recorded.text(&["dump", "piece.fxt", "--type", "context_switch"]);
-    // The piece's records of its first moment are inferred.
+    // The records at the beginning of the piece are inferred.
     let cut = cut.lines().filter(|line| !line.contains("inferred")).collect::<Vec<_>>().join("\n");
     let dumped_real: Vec<&str> = dumped.lines().filter(|line| !line.contains("inferred")).collect();
     assert!(count(&dumped) > 0);

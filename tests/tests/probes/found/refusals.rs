@@ -101,7 +101,7 @@ fn what_is_no_program_is_reported_as_what_it_is() {
     let mut foreign = std::fs::read(build("calls.c", &[]).path()).expect("just built");
     foreign[18] = 4;
     std::fs::write(path("foreign"), &foreign).expect("writable");
-    // Also the other one that fxtrec supports.
+    // Also that of the other machine that fxtrec supports.
     let (other, number) =
         if cfg!(target_arch = "x86_64") { ("aarch64", 183) } else { ("x86-64", 62) };
     foreign[18] = number;
