@@ -196,7 +196,7 @@ impl<'w, 'o> Cutter<'w, 'o> {
             _ => {}
         }
         let Some(time) = record.time() else {
-            // The meaning of pointers does not depend on the time. Bulk data belongs to a time, but does not have one.
+            // The meaning of pointers does not depend on the time. Bulk data may belong to a time, but its record has none.
             return match record {
                 Record::UserspaceObject(_) => self.write(record),
                 Record::Blob(blob) if blob.name == perfetto::BLOB => self.stacks_for_perfetto(blob),

@@ -306,7 +306,7 @@ pub fn all(
     Ok(programs)
 }
 
-/// The parameters of the programs for the scope, for each of them.
+/// The parameters of each program that maintains the scope.
 fn of_scope_alone<'a>(
     set: BorrowedFd<'a>,
     doorbell: BorrowedFd<'a>,
@@ -329,7 +329,7 @@ pub(super) fn newtask(
 }
 
 /// The programs on system calls with these numbers, one bit each, or on all. The end is attached first, so that a call that began earlier
-/// does not seem endless. The lanes of the setting are the lanes of system calls.
+/// does not seem endless. The lanes in `setting` are those of system calls.
 ///
 /// # Errors
 /// Errors of [`all`].

@@ -96,7 +96,7 @@ fn spans_lie_where_the_scheduler_saw_their_threads() {
     trace.assert_sound();
     let provider = Archive::read(&output).only();
     let gap = agreement(&provider, "nap", &lines, &trace);
-    // The printed times enclose every span; how closely is best seen where nothing happened in between.
+    // The printed times enclose every span; the closest pair shows the difference without other delays.
     assert!(gap <= MICROSECOND, "the closest span is {gap} ns from what was printed");
     assert_eq!((provider.stats["dropped"], provider.filled_up), (0, 0));
 
