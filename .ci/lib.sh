@@ -1,7 +1,7 @@
-# What .ci/run and .ci/nightly share. Sourced by them, from the root of the repository.
+# Functions shared by .ci/run and .ci/nightly. Sourced by them, from the root of the repository.
 # shellcheck shell=bash
 
-# Nothing is built twice here, so no time goes into being able to build parts of a crate again.
+# Nothing is built twice here, so incremental compilation would only cost time.
 export CARGO_INCREMENTAL=0
 export CI=1 FXTREC_CI_RUN=${FXTREC_CI_RUN:-$$} CARGO_TERM_COLOR=never RUST_BACKTRACE=1
 # Without a login shell, rustup's folder may not be in PATH.
@@ -28,7 +28,7 @@ install_tools() {
     local missing=() tool
     for tool in "$@"; do
         case $tool in
-            # The module of a python3 that is not Debian's, or else of Debian's.
+            # The module of a python3 other than Debian's, or else of Debian's.
             *=*) python3 -c "import ${tool%%=*}" 2>/dev/null || /usr/bin/python3 -c "import ${tool%%=*}" 2>/dev/null ||
                 missing+=("${tool##*=}") ;;
             *) command -v "${tool%%:*}" >/dev/null || missing+=("${tool##*:}") ;;
@@ -67,23 +67,23 @@ mount_tracefs() {
     fi
 }
 
-# Another process may still use it: it goes away when the last one has closed its files.
+# Another process may still use it: the mount ends when its files are closed.
 unmount_tracefs() { [[ -z $mounted ]] || umount --lazy "$tracing" || true; }
 
-# Whether this tracing instance or probe (fxtrec-PID-..., p:fxtrec_PID_...) is of a living process that does not belong to the run.
+# Whether this tracing instance or probe (fxtrec-PID-..., p:fxtrec_PID_...) belongs to a live process outside of the run.
 is_of_others() {
     local pid=${1#*fxtrec[-_]}
     pid=${pid%%[-_/]*}
     [[ $pid =~ ^[0-9]+$ && -d /proc/$pid ]] && ! grep -qzxs "FXTREC_CI_RUN=$FXTREC_CI_RUN" "/proc/$pid/environ"
 }
 
-# What a run must leave as it was: files of the repository, tracing instances, probes, and processes of the run, which a mark in
-# their environment identifies.
+# A run must leave these unchanged: files of the repository, tracing instances, probes, and processes of the run, which are identified by a
+# variable in their environment.
 surroundings() {
     git status --porcelain 2>/dev/null || true
     local instance probe environment command
     for instance in "$tracing"/instances/*; do
-        # It may have ended in between, with its process.
+        # It may have ended in between, together with its process.
         is_of_others "${instance##*/}" || [[ ! -d $instance ]] || echo "${instance##*/}"
     done
     while read -r probe; do
@@ -91,9 +91,9 @@ surroundings() {
     done < <(cat "$tracing/uprobe_events" 2>/dev/null)
     for environment in $(env -u FXTREC_CI_RUN \
         grep -lzs "^FXTREC_CI_RUN=$FXTREC_CI_RUN\$" /proc/[0-9]*/environ); do
-        # This script and the one that called it belong to the run until its end.
+        # This script and its caller belong to the run until it ends.
         case $environment in /proc/$$/* | /proc/$PPID/*) continue ;; esac
-        # It may have ended in between, and then left nothing behind.
+        # It may have ended in between, in which case it left nothing behind.
         command=$( { tr '\0' ' ' <"${environment%environ}cmdline"; } 2>/dev/null) || true
         [[ -z $command ]] || echo "$command"
     done

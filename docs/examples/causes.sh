@@ -1,6 +1,6 @@
-# What the host, quotas, interrupts and the scheduler do to threads: an example of each fact.
+# The effects of the host, quotas, interrupts and the scheduler on threads: an example of each fact.
 # shellcheck shell=bash
-# 5 ms of each 100 ms, by either version of cgroups.
+# 5 ms of each 100 ms, with either version of cgroups.
 if [[ -d /sys/fs/cgroup/cpu ]]; then
     group=/sys/fs/cgroup/cpu/quota
     mkdir $group

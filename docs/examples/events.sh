@@ -30,7 +30,7 @@ run 'fxtrec why audio.fxt --span process_block' '/^$/,$d'
 block list
 run 'fxtrec probes ./app work'
 
-# Lines of `dump` without what stands before the kind of record: its offset and its time.
+# Lines of `dump` without the columns before the kind of record: offset and time.
 block arguments
 run 'sudo fxtrec -q -P '\'':work number=arg1:s32 name=arg2:str'\'' -- ./app 2'
 run 'fxtrec dump app.fxt | grep '\''instant.*"work"'\''' 's/^ *[0-9]* *[0-9.]* *//'

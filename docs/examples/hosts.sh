@@ -1,4 +1,4 @@
-# Many traces, hosts and users: what docs/hosts.md shows.
+# Many traces, hosts and users: the examples of docs/hosts.md.
 # shellcheck shell=bash
 user=()
 fxtrec() { "${user[@]}" "$(type -P fxtrec)" "$@"; }

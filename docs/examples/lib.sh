@@ -1,12 +1,12 @@
-# For examples: what their scripts call. scripts/update-examples describes them.
+# Functions for the scripts of examples. scripts/update-examples describes them.
 # shellcheck shell=bash
 BLOCK=$BLOCKS/$SCRIPT
 STATUS=0
 
-# What follows is in the block of this name.
+# The following lines belong to the block of this name.
 block() { BLOCK=$BLOCKS/$1; }
 
-# Shows a command and what it prints, through a program of sed if there is one. `$?` is the status of the command before.
+# Shows a command and its output, optionally filtered by a sed program. `$?` is the status of the previous command.
 run() {
     echo "\$ $1" >>"$BLOCK"
     STATUS=$( (

@@ -2,7 +2,7 @@
 # shellcheck shell=bash
 gcc -O2 -g -pthread "$TOP/tests/programs/audio.c" -o audio
 
-# The table of locks has a block of its own.
+# The table of locks has a separate block.
 block screen
 run 'sudo fxtrec -q --locks -- ./audio'
 run 'fxtrec report audio.fxt' 's/\(Linux [0-9.]*\)[^)]*/\1/; /^Locks/,/^$/d'

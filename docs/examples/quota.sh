@@ -12,7 +12,7 @@ while True:
     work(40 if requests % 20 == 0 else 3)
     time.sleep(.05)
 P
-# 20 ms of each 100 ms, by either version of cgroups.
+# 20 ms of each 100 ms, with either version of cgroups.
 if [[ -d /sys/fs/cgroup/cpu ]]; then
     group=/sys/fs/cgroup/cpu/shop
     limit() { echo 100000 >$group/cpu.cfs_period_us && echo "$1" >$group/cpu.cfs_quota_us; }

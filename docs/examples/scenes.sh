@@ -3,7 +3,7 @@
 scene_dirs=()
 trap 'rm -rf "${scene_dirs[@]}"' EXIT
 
-# scene NAME FILE: records scripts/scenes/NAME.sh. Its folder is one that other users can enter.
+# scene NAME FILE: records scripts/scenes/NAME.sh. Other users can enter its folder.
 scene() {
     local script=$TOP/scripts/scenes/$1.sh
     SCENE_DIR=$(mktemp -d)

@@ -52,7 +52,7 @@ fn trace() -> Vec<u8> {
     bytes
 }
 
-/// The same trace as a machine of the other byte order writes it: all words but those of texts are swapped.
+/// The same trace as a machine of the other byte order writes it: all words except those of texts are swapped.
 fn big_endian(little: &[u8]) -> Vec<u8> {
     const METADATA: u64 = 0;
     const PROVIDER_INFO: u64 = 1;
@@ -91,7 +91,7 @@ fn read(mut reader: Reader<'_>) -> u64 {
     sum
 }
 
-/// The sum that [`read`] makes, in one pass over all records.
+/// The sum that [`read`] computes, in one pass over all records.
 #[derive(Default)]
 struct Sum(u64);
 
@@ -116,7 +116,7 @@ fn pass(mut reader: Reader<'_>) -> u64 {
     sum.0
 }
 
-/// The same, and looks both weights up by their names.
+/// The same, but looks up both weights by their names.
 fn read_weights(mut reader: Reader<'_>) -> u64 {
     let mut sum = 0_u64;
     while let Some(item) = reader.next().expect("a sound trace") {

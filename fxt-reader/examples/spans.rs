@@ -9,7 +9,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     let path = std::env::args_os().nth(1).ok_or("usage: spans TRACE")?;
     let mut reader = Reader::open(path)?;
     let mut names = Names::default();
-    // The open spans of each thread, innermost last: begin, name and arguments.
+    // The open spans of each thread, innermost last: beginning, name and arguments.
     let mut open: HashMap<Koid, Vec<(Nanos, String)>> = HashMap::new();
     loop {
         let item = match reader.next() {

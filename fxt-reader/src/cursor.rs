@@ -1,4 +1,4 @@
-//! The one place where trace bytes become words.
+//! The only place where trace bytes become words.
 //!
 //! A [`Cursor`] walks over the bytes of one record (or one argument) and hands
 //! out words in the file's byte order and streams in byte order. Running out of
@@ -33,7 +33,7 @@ impl<'a> Cursor<'a> {
         self.rest
     }
 
-    /// Moves past everything that is left.
+    /// Moves past the rest.
     pub(crate) fn skip_rest(&mut self) {
         self.rest = &[];
     }
@@ -53,13 +53,13 @@ impl<'a> Cursor<'a> {
         Ok(self.order.word(*word))
     }
 
-    /// Notes it when `word` has a bit set that `table` does not name.
+    /// Notes an oddity when `word` has a bit set that `table` does not name.
     #[inline(always)]
     pub(crate) fn inspect(&mut self, word: u64, table: Word) {
         self.oddities.note(Oddities::RESERVED_BITS, word & table.reserved() != 0);
     }
 
-    /// The next `length` bytes, and past their padding.
+    /// The next `length` bytes; moves past their padding, too.
     pub(crate) fn stream(&mut self, length: u64) -> Result<&'a [u8], Reason> {
         let length = usize::try_from(length).map_err(|_| Reason::TooShort)?;
         let padded = length.checked_next_multiple_of(WORD_BYTES).ok_or(Reason::TooShort)?;
@@ -82,13 +82,13 @@ impl<'a> Cursor<'a> {
         Ok(Cursor::new(part, self.order))
     }
 
-    /// Notes it when words are left unread.
+    /// Notes an oddity when words are left unread.
     #[inline(always)]
     pub(crate) fn finish(&mut self) {
         self.oddities.note(Oddities::TRAILING_WORDS, !self.rest.is_empty());
     }
 
-    /// Takes over the oddities of a cursor made by [`part`](Self::part), and notes if some of its words are left unread.
+    /// Adds the oddities of a cursor made by [`part`](Self::part), and notes another if some of its words are left unread.
     #[inline(always)]
     pub(crate) fn finish_part(&mut self, part: &Cursor<'_>) {
         self.oddities.add(part.oddities);

@@ -58,7 +58,7 @@ pub enum Error {
         first: Vec<u8>,
     },
     /// A record is damaged. The reader can continue: the next call skips it, or
-    /// looks for the next place where sound records begin.
+    /// looks for the next place where valid records begin.
     #[error(transparent)]
     Damaged(#[from] Damage),
 }
@@ -82,7 +82,7 @@ pub struct Damage {
     pub offset: u64,
     /// The record type in its header.
     pub record_type: RecordType,
-    /// What is wrong with it.
+    /// What is wrong with the file.
     pub reason: Reason,
 }
 
@@ -90,7 +90,7 @@ pub struct Damage {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum Reason {
-    /// The trace does not begin with the magic number, but sound records follow.
+    /// The trace does not begin with the magic number, but valid records follow.
     #[error("the trace should begin with the magic number")]
     NoMagic,
     /// A magic number record with the wrong number.
@@ -107,7 +107,7 @@ pub enum Reason {
         /// See [`Reader::max_record_bytes`](crate::Reader::max_record_bytes).
         limit: u64,
     },
-    /// The record's size extends beyond the end of the trace, yet sound records
+    /// The record's size extends beyond the end of the trace, yet valid records
     /// begin within it: the size is wrong, the trace is not cut short.
     #[error("its size of {bytes} bytes extends beyond the end of the trace")]
     Overrun {
@@ -115,7 +115,7 @@ pub enum Reason {
         bytes: u64,
     },
     /// The record's type is unknown, or the record is longer than its content.
-    /// The format allows both, but no sound record follows: its header is
+    /// The format allows both, but no valid record follows: its header is
     /// damaged.
     #[error("its type or size is unusual and no valid record follows it")]
     Unconfirmed,

@@ -5,9 +5,9 @@
 //! koids, times in nanoseconds, arguments with their types. Everything is
 //! borrowed from the reader's buffer; nothing is allocated per record.
 //!
-//! Traces are often cut short, since their writer was killed. An incomplete last record ends the trace and is
+//! Traces are often truncated, since their writer was killed. An incomplete last record ends the trace and is
 //! [reported](Summary::truncated_tail). A damaged record is an [error](Damage) with its offset, type and reason, after which reading
-//! continues with the next sound record.
+//! continues with the next valid record.
 //!
 //! ```
 //! use fxt_reader::{Reader, Record};

@@ -5,9 +5,9 @@ use rustc_hash::FxHashMap;
 use crate::record::Record;
 use crate::types::{Koid, ObjectType};
 
-/// The names of processes and threads in the records read so far.
+/// The names of processes and threads in the records that were read so far.
 ///
-/// Pass each record to [`Names::learn`] before you print it. A thread that changes its name has the new one from then on; to use the last
+/// Pass each record to [`Names::learn`] before printing it. A thread that changes its name has the new one from then on; to use the last
 /// names from the beginning, read the trace twice.
 ///
 /// ```
@@ -45,7 +45,7 @@ impl Names {
         }
         let process = object.process();
         match self.known.get_mut(&object.koid) {
-            // In traces of fxtrec, a process and its main thread have the same koid; the thread's name wins.
+            // In traces of fxtrec, a process and its main thread have the same koid; the thread's name takes precedence.
             Some(known)
                 if known.object_type == ObjectType::Thread
                     && object.object_type == ObjectType::Process => {}
@@ -69,7 +69,7 @@ impl Names {
         self.known.get(&koid).map(|known| &*known.name)
     }
 
-    /// The name of a thread or process; `?` if it is not known.
+    /// The name of a thread or process; `?` if it is unknown.
     #[must_use]
     pub fn of(&self, koid: Koid) -> &str {
         self.get(koid).unwrap_or("?")
@@ -81,7 +81,7 @@ impl Names {
         self.known.get(&thread).and_then(|known| known.process)
     }
 
-    /// All threads, in no order.
+    /// All threads, in no particular order.
     pub fn threads(&self) -> impl Iterator<Item = (Koid, &str)> {
         let threads = self.known.iter().filter(|(_, it)| it.object_type == ObjectType::Thread);
         threads.map(|(koid, known)| (*koid, &*known.name))

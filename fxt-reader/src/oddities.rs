@@ -51,7 +51,7 @@ impl Oddities {
         self.0 & one.0 != 0
     }
 
-    /// Notes `one` when `found`.
+    /// Adds `one` if `found`.
     #[inline(always)]
     pub(crate) fn note(&mut self, one: Self, found: bool) {
         self.0 |= one.0 * u32::from(found);

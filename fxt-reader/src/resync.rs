@@ -1,8 +1,8 @@
-//! Finding the next sound record after damage.
+//! Finding the next valid record after damage.
 //!
 //! If only a record's content is damaged and its size is right, only that record
 //! is skipped. If the size cannot be trusted, every byte position after the
-//! damage is tried until a chain of sound records begins there:
+//! damage is tried until a chain of valid records begins there:
 //!
 //! ```text
 //!   damaged      tried, no chain          found
@@ -25,25 +25,25 @@ use crate::record::Record;
 use crate::tables::Tables;
 use crate::types::ByteOrder;
 
-/// The number of sound records in a row that prove that records begin here.
+/// The number of valid records in a row that prove that records begin here.
 /// Arguments and streams inside records can look like a record or two.
 pub(crate) const CHAIN: usize = 4;
 
 /// Bytes that hold a chain of ordinary records of any size.
 pub(crate) const LOOKAHEAD: usize = CHAIN * MAX_RECORD_WORDS * WORD_BYTES;
 
-/// What some bytes are when interpreted as a record.
+/// The interpretation of some bytes as a record.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Verdict {
     /// Exactly one record, without oddities.
     Sound,
     /// A record of an unknown type.
     Unknown,
-    /// No record, or one that is odd.
+    /// Not a record, or a record with an oddity.
     Unsound,
 }
 
-/// Judges whether sound records begin at some place.
+/// Judges whether valid records begin at some place.
 #[derive(Debug)]
 pub(crate) struct Probe<'t> {
     pub(crate) order: ByteOrder,
@@ -56,7 +56,7 @@ pub(crate) struct Probe<'t> {
 }
 
 impl Probe<'_> {
-    /// Whether a chain of `wanted` sound records begins at the start of `bytes`.
+    /// Whether a chain of `wanted` valid records begins at the start of `bytes`.
     pub(crate) fn chain(&self, bytes: &[u8], wanted: usize) -> bool {
         let mut rest = bytes;
         for found in 0..wanted {

@@ -18,7 +18,7 @@ pub(crate) struct Strings {
 /// The allocator's overhead for a text.
 const TEXT_BYTES: usize = 16;
 
-/// The most memory that an entry of the hash map takes.
+/// The maximum memory that an entry of the hash map takes.
 const SPARSE_BYTES: usize = 64;
 
 /// The memory of an array entry.
@@ -50,7 +50,7 @@ impl Strings {
         self.dense.capacity() * DENSE_BYTES + self.text_bytes
     }
 
-    /// Keeps a string unless that takes the memory above `most` bytes; returns whether it did. In both cases, the old string of this index
+    /// Keeps a string unless the memory would then exceed `most` bytes; returns whether it did. In both cases, the old string of this index
     /// is removed.
     pub(crate) fn set(&mut self, index: u16, string: &str, most: usize) -> bool {
         self.remove(index);
@@ -135,7 +135,7 @@ mod tests {
     fn there_is_no_more_than_there_is_room_for_whatever_the_indices() {
         const MOST: usize = 64 << 10;
         let up = 1..0x7fff;
-        // The array grows by as much as it may each time, with hardly a string in it.
+        // The array grows by the maximum each time, while it has hardly any strings.
         let far = std::iter::successors(Some(8_u16), |at| at.checked_mul(2)?.checked_add(9))
             .take_while(|at| *at < 0x7fff);
         let down = (1..0x7fff).rev();

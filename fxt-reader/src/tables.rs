@@ -1,4 +1,4 @@
-//! What a reader must remember of one provider to understand its records:
+//! What a reader must remember about one provider to understand its records:
 //! strings, threads, and the length of a tick.
 
 use std::str;
@@ -28,7 +28,7 @@ pub(crate) struct Tables {
     any_reference: bool,
 }
 
-/// The most memory that an entry of the thread table takes.
+/// The maximum memory that an entry of the thread table takes.
 const THREAD_BYTES: usize = 64;
 
 /// The koids of an unknown thread; no real thread has this koid.
@@ -56,7 +56,7 @@ impl Tables {
         self.strings.bytes() + self.threads.len() * THREAD_BYTES
     }
 
-    /// Keeps a string unless that takes the tables above `most` bytes; returns whether it did. Index 0 is ignored, as the format requires.
+    /// Keeps a string unless the tables would then exceed `most` bytes; returns whether it did. Index 0 is ignored, as the format requires.
     pub(crate) fn set_string(&mut self, index: u16, value: &str, most: usize) -> bool {
         let most = most.saturating_sub(self.threads.len() * THREAD_BYTES);
         let is_kept = index == 0 || self.strings.set(index, value, most);

@@ -1,4 +1,4 @@
-//! Types for units and identities, which keep them from being mixed up, and for a trace's byte order and compression.
+//! Types for units and identities, which prevent confusion between them, and for a trace's byte order and compression.
 
 use std::fmt;
 
@@ -57,14 +57,14 @@ impl ByteOrder {
     }
 }
 
-/// What was around the trace.
+/// The container of the trace.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum Container {
-    /// Nothing: the trace as it is.
+    /// Uncompressed.
     #[default]
     Plain,
-    /// A gzip stream, or several end to end.
+    /// A gzip stream, or several in a row.
     Gzip,
     /// A Zstandard stream of one or more frames.
     Zstd,

@@ -23,8 +23,7 @@ fn trace() -> &'static Trace {
     TRACE.get_or_init(|| Trace::with_switches(SWITCHES))
 }
 
-/// What a reader returns for a trace: a hash of all records and damages, their number, the error at the end, the
-/// summary.
+/// What a reader returns for a trace: a hash of all records and damages, their number, the error at the end, and the summary.
 type Account = (u64, u64, Option<String>, Summary);
 
 struct Hashing(DefaultHasher, u64);
@@ -304,8 +303,8 @@ fn what_comes_bit_by_bit_is_read_as_it_comes() {
     let (bytes, offsets) = (&trace().bytes, &trace().offsets);
     let (send, receive) = channel();
     let mut reader = Reader::read_ahead(Live(receive, io::Cursor::default()));
-    // First enough for the thread to start, then record by record: the test sends a record only after the reader has
-    // returned the one before.
+    // First enough for the thread to start, then record by record: the test sends a record only after the reader has returned the previous
+    // one.
     let first = offsets.len() - 100;
     send.send(bytes[..offsets[first]].to_vec()).expect("the reader is there");
     for _ in 0..first {

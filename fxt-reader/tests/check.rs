@@ -1,4 +1,4 @@
-//! The checker: sound traces pass, and each broken rule is found where it is broken.
+//! The checker: valid traces pass, and each broken rule is found where it is broken.
 
 mod common;
 
@@ -15,7 +15,7 @@ fn report(trace: &Trace, promises: Promises) -> Report {
     check(&mut Reader::from_slice(&trace.bytes), promises).expect("readable")
 }
 
-/// Checks a sound trace of two switches followed by `last`; returns the rules
+/// Checks a valid trace of two switches followed by `last`; returns the rules
 /// that are broken, all of them by the last record.
 fn broken(promises: Promises, last: impl FnOnce(&mut Trace)) -> Vec<Rule> {
     let mut trace = Trace::with_switches(2);
@@ -176,7 +176,7 @@ fn reserved_bits_padding_and_length_are_checked() {
 }
 
 #[test]
-fn references_to_nothing_and_bad_framing_are_told_apart() {
+fn references_to_nothing_and_bad_framing_are_distinguished() {
     let rules = broken(Promises::Spec, |trace| {
         trace.push(event::TYPE.put(record_type::EVENT) | event::NAME.put(99), &[W(1), W(2), W(3)]);
     });

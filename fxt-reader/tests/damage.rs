@@ -1,4 +1,4 @@
-//! Damaged traces: the errors, and where reading goes on.
+//! Damaged traces: the errors, and where reading continues.
 
 mod common;
 
@@ -6,7 +6,7 @@ use common::{S, Side, Trace, W, inline, transcript};
 use fxt_format::{argument, event, header, record_type, string};
 use fxt_reader::{Damage, Error, Reader, Reason, RecordType};
 
-/// All damages of a trace, the number of its sound records, and the summary's
+/// All damages of a trace, the number of its valid records, and the summary's
 /// count of skipped bytes.
 fn damages(bytes: &[u8]) -> (Vec<Damage>, u64, u64) {
     let mut reader = Reader::from_slice(bytes);
@@ -128,7 +128,7 @@ fn an_inline_string_that_is_not_utf8_costs_its_record_only() {
 }
 
 #[test]
-fn overwritten_bytes_cost_the_records_they_are_in_and_no_more() {
+fn overwritten_bytes_cost_the_records_they_are_in_and_no_longer() {
     let clean = Trace::with_switches(40);
     let at = clean.offsets[20];
     for length in [8, 48, 100, 300] {
@@ -151,13 +151,13 @@ fn bytes_that_are_missing_shift_the_rest_and_it_is_found_again() {
         bytes.drain(at..at + missing);
         let (damages, records, _) = damages(&bytes);
         assert!((1..=2).contains(&damages.len()), "{missing} missing: {damages:?}");
-        // At most two records are lost: the one that lacks bytes, and one that was misread in its place.
+        // At most two records are lost: the truncated one, and one that was misread in its place.
         assert!(records >= clean.offsets.len() as u64 - 2, "{missing} missing: {records}");
     }
 }
 
 #[test]
-fn a_record_that_claims_to_reach_beyond_the_end_is_told_from_a_truncated_one() {
+fn a_record_that_claims_to_reach_beyond_the_end_is_distinguished_from_a_truncated_one() {
     let mut trace = Trace::with_switches(40);
     let at = trace.offsets[30];
     let word = u64::from_le_bytes(trace.bytes[at..at + 8].try_into().expect("a word"));
@@ -172,7 +172,7 @@ fn a_record_that_claims_to_reach_beyond_the_end_is_told_from_a_truncated_one() {
 fn a_large_record_over_the_limit_is_not_buffered() {
     let mut bytes = Trace::with_switches(1).bytes;
     let at = bytes.len() as u64;
-    // A large record of 2^32 - 1 words, and an endless input behind it.
+    // A large record of 2^32 - 1 words, followed by an endless input.
     bytes.extend(0x0000_000f_ffff_ffff_u64.to_le_bytes());
     let endless = std::io::Read::take(std::io::repeat(0xff), 1 << 20);
     let mut reader =
@@ -205,7 +205,7 @@ fn a_trace_whose_magic_number_is_damaged_is_read_behind_it() {
 #[test]
 fn noise_in_the_middle_of_a_trace_reads_the_same_from_a_stream_and_a_slice() {
     let mut trace = Trace::with_switches(3000);
-    // More noise than is searched at a time.
+    // More noise than one search covers.
     let noise: Vec<u8> =
         (0_u32..100_000).map(|at| (at.wrapping_mul(2_654_435_761) >> 24) as u8).collect();
     let middle = trace.offsets[1500];

@@ -1,4 +1,4 @@
-//! A pass over all records sees the same as reading them one by one.
+//! A pass over all records sees the same records as reading them one by one.
 
 mod common;
 
@@ -9,11 +9,11 @@ use fxt_reader::{Error, Item, Reader, Visitor};
 use proptest::collection::vec;
 use proptest::prelude::*;
 
-/// Everything about the records it is shown, as text.
+/// Everything about the records that it receives, as text.
 #[derive(Debug, Default, PartialEq)]
 struct Transcript {
     lines: Vec<String>,
-    /// The number of records until it has seen enough.
+    /// The number of records until the visitor needs no more.
     left: usize,
 }
 
@@ -25,7 +25,7 @@ impl Visitor for Transcript {
     }
 }
 
-/// What reading one by one returns, damages and the final summary included.
+/// The result of reading one by one, including damages and the final summary.
 fn one_by_one(mut reader: Reader<'_>) -> Vec<String> {
     let mut lines = Vec::new();
     loop {
@@ -82,7 +82,7 @@ fn small(argument_type: u64, name: u64, value: u64) -> u64 {
         | argument::string::VALUE.put(value)
 }
 
-/// One record of about the usual shapes, by `choice`; some are damaged.
+/// One record of approximately the usual shapes, by `choice`; some are damaged.
 fn push(trace: &mut Trace, choice: u8, time: u64) {
     let (time, waker) = (W(time), W(41));
     let (first, second) = (u64::from(WEIGHT_IN), u64::from(WEIGHT_OUT));
@@ -111,7 +111,7 @@ fn push(trace: &mut Trace, choice: u8, time: u64) {
     let (out, inn) = (W(40), W(u64::from(choice)));
     let named = argument::int32::NAME.put(inline("weight"));
     let long = argument::int32::TYPE.put(argument::INT32) | argument::int32::SIZE.put(2) | named;
-    // All bits that mean nothing.
+    // All bits that have no meaning.
     let (odd_switch, odd_koid) =
         (context_switch::HEADER.reserved(), argument::koid::HEADER.reserved());
     // Words that no argument begins with.

@@ -18,7 +18,7 @@ fn survives(bytes: &[u8]) {
         match reader.next() {
             Ok(Some(_)) | Err(Error::Damaged(_)) => {}
             Ok(None) => break,
-            // The damage hit the first bytes, so the input is no longer a trace.
+            // The damage is in the first bytes, so the input is no longer a trace.
             Err(Error::NotFxt { .. }) => return,
             Err(error) => panic!("{error}"),
         }
@@ -73,7 +73,7 @@ proptest! {
 
 #[test]
 fn the_generator_makes_every_kind_of_record() {
-    // A fixed pseudo-random sequence, long enough for all.
+    // A fixed pseudo-random sequence, long enough for all cases.
     let mut state = 1_u32;
     let choices: Vec<u8> = (0..20_000)
         .map(|_| {

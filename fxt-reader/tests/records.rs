@@ -322,7 +322,7 @@ fn a_userspace_object_has_a_process_and_no_thread() {
 }
 
 #[test]
-fn a_thread_object_tells_its_process() {
+fn a_thread_object_has_its_process() {
     reads(
         |trace| {
             trace.object(71, "worker", Some(70));
@@ -543,10 +543,10 @@ fn a_profiler_record_that_promises_more_than_it_has_is_damaged() {
     ];
     for header_word in long {
         let mut trace = Trace::new();
-        // Time, koids, and one word more.
+        // Time, koids, and one additional word.
         trace.preamble().push(header_word, &[W(1), W(2), W(3), W(4)]).string(9, "still here");
         if profiler::KIND.get(header_word) == profiler::MODULE {
-            // Time, process, and one word more.
+            // Time, process, and one additional word.
             trace = Trace::new();
             trace.preamble().push(header_word, &[W(1), W(2), W(3)]).string(9, "still here");
         }

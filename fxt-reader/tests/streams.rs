@@ -1,4 +1,4 @@
-//! The same trace in every form: in pieces, compressed, cut short, big-endian.
+//! The same trace in every form: in pieces, compressed, truncated, big-endian.
 
 mod common;
 
@@ -48,7 +48,7 @@ fn a_trace_much_larger_than_the_buffer_reads_the_same_as_from_a_slice() {
 }
 
 #[test]
-fn compression_is_told_by_the_first_bytes() {
+fn compression_is_reported_by_the_first_bytes() {
     let trace = Trace::with_switches(1000);
     let expected = kinds(&trace.bytes);
     for (bytes, container) in
@@ -99,7 +99,7 @@ fn a_compressed_stream_cut_at_any_byte_ends_quietly_and_says_so() {
     let trace = Trace::with_switches(20);
     let all = kinds(&trace.bytes).len() as u64;
     for bytes in [gzip(&trace.bytes), zstd(&trace.bytes)] {
-        // From the first byte behind the magic numbers to the last but one.
+        // From the first byte after the magic numbers to the second to last.
         for cut in 5..bytes.len() {
             let mut reader = Reader::from_slice(&bytes[..cut]);
             while reader.next().expect("truncation is no error").is_some() {}
@@ -296,7 +296,7 @@ fn what_providers_register_has_a_bound_and_what_has_no_room_is_unknown_and_count
     let (events, left_out) = read(64 << 10);
     assert_eq!(events.len(), 2001);
     assert_eq!((events[0], events[1], events[2000]), ((1, 7), (1, 7), (5, 6)));
-    // What is beyond the limit reads as `?` or as an unknown thread, never as another string or thread.
+    // A string or thread beyond the limit reads as `?` or as an unknown thread, never as a different one.
     let is_true =
         |(name, thread): &(usize, u64)| [1, 4].contains(name) && [8, u64::MAX].contains(thread);
     assert!(events[2..2000].iter().all(is_true));

@@ -31,7 +31,7 @@ use tracing_subscriber::layer::SubscriberExt;
 const BUFFER_BYTES: u64 = 8 << 20;
 const PATIENCE: Duration = Duration::from_secs(10);
 
-/// A manager that starts one session and does nothing more.
+/// A manager that starts one session and does nothing else.
 struct Manager {
     listener: OwnedFd,
     address: String,
@@ -112,7 +112,7 @@ fn macros(c: &mut Criterion, session: &str) {
 }
 
 /// A span of `tracing` under a subscriber; the callsite is this function's own for
-/// each layer, since callsites remember who wants them.
+/// each layer, since callsites cache which layers are interested.
 macro_rules! traced {
     ($group:expr, $name:literal, $layer:expr) => {{
         let subscriber = tracing_subscriber::registry().with($layer);
@@ -135,7 +135,7 @@ macro_rules! traced {
 
 fn tracing_layers(c: &mut Criterion, session: &str) {
     let mut group = c.benchmark_group(format!("tracing, {session}"));
-    // tracing-chrome keeps in memory what it has not written yet.
+    // tracing-chrome keeps data in memory that it has not written yet.
     group.measurement_time(Duration::from_secs(1)).warm_up_time(Duration::from_millis(300));
     group.sample_size(20);
     traced!(group, "span, provider's layer", provider::tracing::layer());

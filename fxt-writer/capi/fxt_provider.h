@@ -33,7 +33,7 @@
 typedef struct fxt_site {
     const char *category;
     const char *name;
-    /* What the library knows of it; null before its first pass in a session. */
+    /* The library's data about it; null before its first pass in a session. */
     const void *known;
 } fxt_site_t;
 
@@ -145,7 +145,7 @@ bool fxt_wait_for_session(uint32_t milliseconds);
 bool fxt_flush(uint32_t milliseconds);
 
 // Reports an event to the manager, which may trigger on it: an alert of 1 to 14
-// bytes; longer ones are cut.
+// bytes; longer ones are truncated.
 //
 // # Safety
 //
@@ -156,7 +156,7 @@ void fxt_alert(const char *name);
 // operations and flows.
 uint64_t fxt_unique_id(void);
 
-// Records an event, if the session wants its category. `kind` is one of the
+// Records an event, if the session records its category. `kind` is one of the
 // constants above; with any other value, nothing is recorded. At most 15
 // arguments are kept.
 //
@@ -187,7 +187,7 @@ struct fxt_duration_t fxt_duration_begin(const fxt_site_t *site,
 // `duration` must be what `fxt_duration_begin` returned.
 void fxt_duration_end(struct fxt_duration_t duration);
 
-// Whether the running session, if there is one, wants the trace point's category.
+// Whether a running session records the trace point's category.
 //
 // # Safety
 //
@@ -255,8 +255,7 @@ static inline bool fxt_is_recording(void)
 /* A moment of this thread. */
 #define FXT_INSTANT(category, name, ...) \
     FXT_EVENT(FXT_INSTANT_EVENT, category, name, 0, ##__VA_ARGS__)
-/* Samples of time series, each argument one; the id tells counters of the same
- * name apart. */
+/* Samples of time series, one per argument; the id distinguishes counters of the same name. */
 #define FXT_COUNTER(category, name, id, ...) \
     FXT_EVENT(FXT_COUNTER_EVENT, category, name, id, ##__VA_ARGS__)
 /* An operation that may end on another thread. */

@@ -1,5 +1,5 @@
 /*
- * Trace points for C++17, on top of fxt_provider.h: what begins ends with its
+ * Trace points for C++17, on top of fxt_provider.h: spans end with their
  * scope, also when an exception leaves it, and arguments have the types of their
  * values.
  *
@@ -12,13 +12,13 @@
  *     }
  *
  * Categories and names are string constants. Arguments are not computed while no
- * session runs. Takes gcc or clang; no -std=gnu++ is needed.
+ * session runs. Requires gcc or clang; -std=gnu++ is not needed.
  */
 
 #ifndef FXT_PROVIDER_HPP
 #define FXT_PROVIDER_HPP
 
-/* As in fxt_provider.h. */
+/* The same as in fxt_provider.h. */
 #pragma GCC system_header
 
 #include "fxt_provider.h"
@@ -80,15 +80,15 @@ inline void event(const fxt_site_t &site, uint32_t kind, uint64_t id,
     fxt_event(&site, kind, id, args.begin(), args.size());
 }
 
-/* The same, of arguments one by one. */
+/* The same, with separate arguments. */
 template <typename... Args>
 inline void event_of(const fxt_site_t &site, uint32_t kind, uint64_t id, const Args &...args)
 {
     event(site, kind, id, {args...});
 }
 
-/* A duration of this thread, until its end of life. It stays on the thread and in
- * the scope that made it, so it is neither copied nor moved. */
+/* A duration of this thread, which ends when this object is destroyed. It stays on the thread and in the scope that created it, so it is
+ * neither copied nor moved. */
 class span {
 public:
     span() noexcept = default;
@@ -112,7 +112,7 @@ private:
     fxt_duration_t begun_{};
 };
 
-/* An operation that may end on another thread: the one who owns this last ends it. */
+/* An operation that may end on another thread: it ends when the object that last owns it is destroyed. */
 class async_span {
 public:
     async_span() noexcept = default;
@@ -137,10 +137,10 @@ public:
     }
     ~async_span() { end(); }
 
-    /* The id that its events have; 0 if it is not recorded. */
+    /* The id of its events; 0 if it is not recorded. */
     uint64_t id() const noexcept { return site_ != nullptr ? id_ : 0; }
 
-    /* Ends it before its end of life. */
+    /* Ends it before it is destroyed. */
     void end() noexcept
     {
         if (site_ != nullptr && fxt_is_recording())
@@ -153,7 +153,7 @@ private:
     uint64_t id_ = 0;
 };
 
-/* Spans of arguments one by one, which the macros have behind the name. */
+/* Spans with separate arguments, for the macros, which have them after the name. */
 template <typename... Args>
 inline span span_of(const fxt_site_t &site, const char *, const Args &...args)
 {
@@ -174,9 +174,8 @@ inline async_span async_span_of(const fxt_site_t &site, const char *, const Args
         return fxt_site_; \
     }())
 
-/* The macros of fxt_provider.h that take arguments take those of `fxt::arg` here:
- * FXT_EVENT(kind, category, name, id, arguments...). Here `...` is never empty, which
- * clang reports with -Wpedantic before C++20. */
+/* Macros of fxt_provider.h that take arguments take those of `fxt::arg` here: FXT_EVENT(kind, category, name, id, arguments...). Here `...`
+ * is never empty, which clang reports with -Wpedantic before C++20. */
 #undef FXT_EVENT
 #define FXT_EVENT(kind, category, name, ...) \
     do { \
@@ -184,28 +183,25 @@ inline async_span async_span_of(const fxt_site_t &site, const char *, const Args
             ::fxt::event_of(FXT_SITE_(category, name), (kind), __VA_ARGS__); \
     } while (0)
 
-/* A duration under a name, so that it can be ended before its scope does:
- * FXT_SPAN(variable, category, name, arguments...). */
+/* A named duration, which can be ended before its scope ends: FXT_SPAN(variable, category, name, arguments...). */
 #define FXT_SPAN(variable, category, ...) \
     ::fxt::span variable = \
         fxt_is_recording() ? ::fxt::span_of(FXT_SITE_(category, FXT_FIRST_(__VA_ARGS__, 0)), __VA_ARGS__) \
                            : ::fxt::span()
 
-/* A duration from here to the end of the block; once per line:
- * FXT_DURATION(category, name, arguments...). */
+/* A duration from here to the end of the block; at most one per line: FXT_DURATION(category, name, arguments...). */
 #undef FXT_DURATION
 #define FXT_DURATION(category, ...) \
     FXT_SPAN(FXT_JOIN_(fxt_duration_, __LINE__), category, __VA_ARGS__)
 
-/* An asynchronous operation under a name, to be moved to where it ends:
- * FXT_ASYNC_SPAN(variable, category, name, arguments...). */
+/* A named asynchronous operation, which can be moved to where it ends: FXT_ASYNC_SPAN(variable, category, name, arguments...). */
 #define FXT_ASYNC_SPAN(variable, category, ...) \
     ::fxt::async_span variable = \
         fxt_is_recording() \
             ? ::fxt::async_span_of(FXT_SITE_(category, FXT_FIRST_(__VA_ARGS__, 0)), __VA_ARGS__) \
             : ::fxt::async_span()
 
-/* What C has in their place. */
+/* The C macros that these replace. */
 #undef FXT_DURATION_BEGIN
 #undef FXT_DURATION_END
 

@@ -1,7 +1,7 @@
 //! Writes a trace with every kind of record, once with all strings and threads
 //! indexed and once with all inline, and all ten types of argument wherever a
 //! record takes arguments. For checks of readers: `scripts/check-formats` has
-//! two of them read it. For a trace that tells a story, see `every_event`.
+//! two of them read it. For a trace of a realistic program, see `every_event`.
 //!
 //! A second file has the records that make some readers reject a whole file: a
 //! legacy context switch, and records of undefined types.
@@ -60,7 +60,7 @@ fn every_record() -> Result<Vec<u8>, Box<dyn Error>> {
     ProviderInfo { id: TWO, name: "second provider" }.write(&mut trace)?;
     Initialization { ticks_per_second: 1_000 }.write(&mut trace)?;
     records(&mut trace, &Forms::inline())?;
-    // Back to the first: its tables and tick length still apply.
+    // Back to the first provider: its tables and tick length still apply.
     ProviderSection { id: ONE }.write(&mut trace)?;
     records(&mut trace, &indexed)?;
     Ok(trace)
@@ -120,7 +120,7 @@ impl Forms {
         Self { strings: STRINGS.map(Text::Inline), thread }
     }
 
-    /// An argument of every type. `scripts/lib/every_record.py` knows the values.
+    /// An argument of every type. `scripts/lib/every_record.py` has the same values.
     fn args(&self) -> [Arg<'static>; 10] {
         let [_, _, text, null, int32, uint32, int64, uint64, double, string, pointer, koid, bool] =
             self.strings;
@@ -139,7 +139,7 @@ impl Forms {
     }
 }
 
-/// Every record but those that define something, with all arguments it takes.
+/// Every record except definitions, with all possible arguments.
 fn records(trace: &mut Vec<u8>, forms: &Forms) -> Outcome {
     let (time, thread, [category, name, ..]) = (Ticks(100), forms.thread, forms.strings);
     let args = &forms.args()[..];

@@ -70,7 +70,7 @@ impl Text<'_> {
     /// The empty string.
     pub const EMPTY: Text<'static> = Text::Indexed(StringRef::EMPTY);
 
-    /// Words that the content takes in the record; 0 unless inline.
+    /// Words of the record that the content needs; 0 unless inline.
     ///
     /// # Errors
     ///
@@ -117,8 +117,8 @@ impl<'a> From<&'a str> for Text<'a> {
     }
 }
 
-/// Words that a string takes inline. This and [`put_inline`] are kept out of line, so that the code for records that
-/// refer to the string table, which are nearly all, is small enough to be inlined.
+/// Words that an inline string needs. This and [`put_inline`] are kept out of line, so that the code for records that refer to the string
+/// table, which are nearly all, is small enough to be inlined.
 #[inline(never)]
 fn checked_words(content: &str) -> Result<usize, EncodeError> {
     text::check(content)?;
@@ -135,7 +135,7 @@ pub trait Args {
     /// How many they are.
     fn count(&self) -> usize;
 
-    /// Words that all of them take.
+    /// Words that all of them need.
     ///
     /// # Errors
     ///
@@ -217,7 +217,7 @@ impl ShortArgs {
     ///
     /// # Panics
     ///
-    /// When there are [`ShortArgs::MOST`] already, or the value takes a separate word or is an inline string.
+    /// When there are already [`ShortArgs::MOST`] arguments, or the value takes a separate word or is an inline string.
     #[inline(always)]
     pub fn push(&mut self, name: StringRef, value: Value<'_>) {
         self.push_if(true, name, value);
@@ -227,7 +227,7 @@ impl ShortArgs {
     ///
     /// # Panics
     ///
-    /// As [`ShortArgs::push`], but only if `wanted`; without a branch.
+    /// The same as [`ShortArgs::push`], but only if `wanted`; without a branch.
     #[inline(always)]
     pub fn push_if(&mut self, wanted: bool, name: StringRef, value: Value<'_>) {
         let is_inline = matches!(value, Value::Str(Text::Inline(_)));
@@ -243,7 +243,7 @@ impl ShortArgs {
         self.count
     }
 
-    /// Whether there is none.
+    /// Whether there are no arguments.
     #[must_use]
     pub const fn is_empty(&self) -> bool {
         self.count == 0
@@ -276,7 +276,7 @@ impl Args for ShortArgs {
 pub struct Arg<'a> {
     /// Its name.
     pub name: Text<'a>,
-    /// Its value, which decides the argument type.
+    /// Its value, which determines the argument type.
     pub value: Value<'a>,
 }
 
@@ -321,7 +321,7 @@ impl Value<'_> {
     }
 
     /// The value's part of the argument's first word (type and data), and its
-    /// second word, if it has one. A string's bytes come after that.
+    /// second word, if it has one. The bytes of a string are in the words after that.
     #[inline(always)]
     pub(crate) fn encoded(&self) -> (u64, Option<u64>) {
         match *self {
@@ -429,7 +429,7 @@ impl<'a> Arg<'a> {
     }
 }
 
-/// Words that all arguments of a record take.
+/// Words that all arguments of a record need.
 ///
 /// # Errors
 ///

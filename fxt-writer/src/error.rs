@@ -2,7 +2,7 @@
 
 use crate::layout::limits;
 
-/// A record that the format cannot express. None of it has been written.
+/// A record that the format cannot express. No part of it has been written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum EncodeError {

@@ -1,12 +1,12 @@
-//! Two lanes into one trace: registrations, and the records that refer to them.
+//! Two lanes that form one trace: registrations, and the records that refer to them.
 
 use crate::engine::{Durable, Engine, Full, Rolling};
 use crate::error::WriteError;
 use crate::record::Record;
 use crate::space::Space;
 
-/// Where the records of a trace go. In the trace, a record that was put into [`durable`](Self::durable) comes before
-/// those that were put into [`rolling`](Self::rolling) afterwards.
+/// The destination of a trace's records. In the trace, a record that was put into [`durable`](Self::durable) comes before those that were
+/// put into [`rolling`](Self::rolling) afterwards.
 ///
 /// A [`Space`] is both lanes at once, since its records stay in order.
 pub trait Lanes {
@@ -17,14 +17,14 @@ pub trait Lanes {
     ///
     /// # Errors
     ///
-    /// When there is no room, or a value that the format cannot express.
+    /// When there is no room, or the format cannot express a value.
     fn durable(&mut self, record: &impl Record) -> Result<(), WriteError<Self::Full>>;
 
     /// Writes any other record.
     ///
     /// # Errors
     ///
-    /// When there is no room, or a value that the format cannot express.
+    /// When there is no room, or the format cannot express a value.
     fn rolling(&mut self, record: &impl Record) -> Result<(), WriteError<Self::Full>>;
 }
 

@@ -88,7 +88,7 @@ mod tests {
 
     #[test]
     #[cfg(target_endian = "little")]
-    fn a_packet_is_laid_out_as_the_protocol_says() {
+    fn a_packet_is_laid_out_as_in_the_protocol() {
         let packet = Packet::save_buffer(0x0403_0201, 0x1817_1615_1413_1211);
         let bytes = [2, 0, 0, 0, 1, 2, 3, 4, 0x11, 0x12, 0x13, 0x14, 0x15, 0x16, 0x17, 0x18];
         assert_eq!(packet.to_bytes(), bytes);

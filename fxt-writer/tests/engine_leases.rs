@@ -41,7 +41,7 @@ fn what_a_sleeping_thread_has_written_is_handed_over() {
 }
 
 #[test]
-fn stopping_and_starting_again_goes_on_with_leases() {
+fn stopping_and_starting_again_continues_with_leases() {
     let (engine, _inbox) = engine(config(Mode::Circular));
     assert!(engine.lend());
     let lease = engine.lease();
@@ -91,7 +91,7 @@ fn found(write: impl FnOnce(&Lease)) -> Recovered {
     let words = BYTES / 8;
     let memory = Box::leak(vec![0_u64; words].into_boxed_slice());
     let base = std::ptr::NonNull::from(&mut *memory).cast();
-    // SAFETY: leaked, hence valid for as long as the process runs, and used by nobody
+    // SAFETY: leaked, hence valid for as long as the process runs, and not used by anyone
     // else in it but for the copy below, which is made when no thread writes.
     let engine = unsafe { Engine::with_memory(config(Mode::Circular), base, (), |_| ()) };
     let engine = engine.expect("a size in range");
@@ -104,7 +104,7 @@ fn found(write: impl FnOnce(&Lease)) -> Recovered {
 }
 
 #[test]
-fn whoever_finds_the_memory_has_every_record_and_no_vacant_room() {
+fn anyone_who_finds_the_memory_has_every_record_and_no_vacant_room() {
     let recovered = found(|lease| write(lease, 0..333));
     assert_eq!(numbers(&recovered.rolling), pairs(0..333));
     assert_eq!(recovered.rolling.len(), 3 * 333, "nothing but the records");

@@ -1,4 +1,4 @@
-//! The engine's memory seen from outside: unwritten words are zero, and finished
+//! The engine's memory from outside: unwritten words are zero, and finished
 //! records can be found without the engine.
 #![cfg(not(loom))]
 
@@ -20,7 +20,7 @@ use fxt_writer::{Slot, Space, WriteError};
 const BYTES: usize = 1024;
 const WORDS: usize = BYTES / 8;
 
-/// An engine in memory that stays when the engine goes.
+/// An engine in memory that outlives the engine.
 struct Left {
     engine: Arc<Engine>,
     inbox: Receiver<Packet>,
@@ -39,7 +39,7 @@ impl Left {
         Self { engine: engine.expect("a size in range"), inbox, memory }
     }
 
-    /// The memory after the engine is gone.
+    /// The memory after the engine is dropped.
     fn behind(self) -> Box<[u64]> {
         let engine = Arc::into_inner(self.engine).expect("no other owner");
         drop(engine);
@@ -129,7 +129,7 @@ fn a_record_is_written_whole_or_not_at_all_wherever_room_ends() {
 }
 
 #[test]
-fn the_header_tells_what_is_where() {
+fn the_header_shows_what_is_where() {
     let left = Left::new(Mode::Streaming);
     string_record(1).write(&mut left.engine.durable()).expect("an empty ring");
     (0..18).for_each(|number| left.write(number).expect("there is room"));
@@ -170,7 +170,7 @@ fn a_crash_costs_only_what_was_not_finished() {
     let found = recover(&left.behind()).expect("an engine's memory");
     assert_eq!(found.unfinished, 1);
     assert_eq!(found.dropped, dropped);
-    // Together with what was saved, everything that was accepted is there.
+    // Together with the saved records, everything that was accepted is there.
     output.extend(&found.durable);
     output.extend(&found.rolling);
     assert_eq!(plain(&output), (1..=40).collect::<Vec<_>>());

@@ -17,7 +17,7 @@ fn rolling(engine: &Engine, numbers: std::ops::Range<u64>) -> Result<(), WriteEr
     numbers.into_iter().try_for_each(|number| numbered(0, number).write(&mut lane))
 }
 
-/// All that `finish` leaves, viewed and retained.
+/// Everything that `finish` leaves, viewed and retained.
 fn view_all(engine: &Engine) -> Vec<u64> {
     let mut output = Vec::new();
     for packet in engine.finish() {
@@ -41,7 +41,7 @@ fn plain(output: &[u64]) -> Vec<u64> {
 fn oneshot_keeps_the_beginning_and_counts_the_rest() {
     let (engine, inbox) = engine(small(Mode::Oneshot));
     string_record(1).write(&mut engine.durable()).expect("an empty buffer");
-    // 112 words less 3: 36 records of three words, and one word of rest.
+    // 112 words minus 3: 36 records of three words, and one unused word.
     rolling(&engine, 0..36).expect("there is room");
     assert_eq!(rolling(&engine, 36..37), Err(WriteError::Full(Full::Dropped)));
     assert_eq!(string_record(2).write(&mut engine.durable()), Err(WriteError::Full(Full::Dropped)));
@@ -76,14 +76,14 @@ fn circular_keeps_the_end_and_all_that_is_durable() {
     let output = save_all(&engine);
     assert_eq!(string_indices(&output), [1, 2]);
     let kept = plain(&output);
-    // 17 records fit a buffer: the last began at 986, the one before at 969.
+    // 17 records fit into a buffer: the last one began at 986, the previous one at 969.
     assert_eq!(kept, (969..1000).collect::<Vec<_>>());
     assert_eq!(engine.dropped(), 0);
     assert_eq!(inbox.try_iter().count(), 0);
 }
 
 #[test]
-fn a_full_durable_part_is_refused_in_circular_mode_and_tracing_goes_on() {
+fn a_full_durable_part_is_refused_in_circular_mode_and_tracing_continues() {
     let (engine, _inbox) = engine(small(Mode::Circular));
     let mut lane = engine.durable();
     string_record(1).write(&mut lane).expect("an empty ring");
@@ -144,7 +144,7 @@ fn clearing_everything_leaves_nothing() {
 }
 
 #[test]
-fn streaming_goes_on_after_it_was_finished_and_saved() {
+fn streaming_continues_after_it_was_finished_and_saved() {
     let (engine, inbox) = engine(small(Mode::Streaming));
     rolling(&engine, 0..5).expect("there is room");
     assert_eq!(plain(&save_all(&engine)), (0..5).collect::<Vec<_>>());

@@ -58,11 +58,11 @@ fn what_a_straggler_writes_late_is_seen_nowhere() {
         let mut output = Vec::new();
         write(&engine, 0);
         let mut slot = engine.rolling().reserve(4).expect("there is room");
-        // Fill what is left of the first buffer, 52 - 7 words, and switch.
+        // Fill the rest of the first buffer, 52 - 7 words, and switch.
         (1..17).for_each(|number| write(&engine, number));
         engine.abandon_stragglers();
         assert_eq!(engine.dropped(), 1);
-        // Use the fenced buffer again and again while the straggler writes on.
+        // Use the fenced buffer repeatedly while the straggler keeps writing.
         for number in 17..200 {
             inbox.try_iter().for_each(|packet| save(&engine, packet, &mut output));
             write(&engine, number);

@@ -154,7 +154,7 @@ fn flush_hands_over_what_there_is_and_nothing_else() {
 }
 
 #[test]
-fn a_blocked_writer_goes_on_when_a_buffer_is_saved() {
+fn a_blocked_writer_continues_when_a_buffer_is_saved() {
     let (engine, saver) = Saver::start(small(OnFull::Block));
     for number in 0..10_000 {
         numbered(0, number).write(&mut engine.rolling()).expect("room comes back");
@@ -289,7 +289,7 @@ fn a_record_larger_than_a_buffer_is_refused() {
 }
 
 #[test]
-fn a_packet_that_nobody_sent_is_refused() {
+fn a_packet_that_no_thread_sent_is_refused() {
     let (engine, inbox) = engine(small(OnFull::Drop));
     numbered(0, 1).write(&mut engine.rolling()).expect("an empty buffer");
     let nothing = Packet::save_buffer(0, 0);

@@ -117,7 +117,7 @@ fn batches_lose_nothing_and_keep_their_order() {
     let refused = run(&engine, |engine, writer, number| {
         let mut batch = engine.rolling().batch();
         let whole = (0..4).all(|at| write(&mut batch, writer, 4 * number + at).is_ok());
-        // Half of the batches are closed with room left, for others to use.
+        // Half of the batches are closed with unused room, which other threads can use.
         whole && (number % 2 == 0 || write(&mut batch, threads() + writer, number).is_ok())
     });
     let counts = check(&saver.finish(&engine));
@@ -165,7 +165,7 @@ fn durable_records_of_all_threads_come_first_and_are_never_lost() {
     assert_eq!(engine.dropped(), 0);
 }
 
-/// Asserts that a circular buffer has room for one more record, and ends with it.
+/// Asserts that a circular buffer has room for exactly one more record.
 fn assert_newest_is_there(engine: &Engine, saver: Saver) {
     write(&mut engine.rolling(), threads(), 0).expect("the older buffer is overwritten");
     let output = saver.finish(engine);
@@ -221,7 +221,7 @@ fn stopping_in_the_middle_loses_nothing_that_was_accepted() {
     let stopper = thread::spawn({
         let engine = Arc::clone(&engine);
         move || {
-            // Half way in, by the switches that the header counts.
+            // Half-way through, according to the switches that the header counts.
             let wrapped = || engine.header().map_or(0, |header| header.wrapped_count);
             while u64::from(wrapped()) < switches / 2 {
                 thread::yield_now();
@@ -262,7 +262,7 @@ impl Record for Checked {
     }
 }
 
-/// Buffers that are large enough for leases, so more records, too.
+/// The buffers are large enough for leases, so there are more records, too.
 fn lending(on_full: OnFull) -> Config {
     Config { bytes: 80 << 10, ..config(on_full) }
 }
@@ -297,7 +297,7 @@ fn run_leased(engine: &Arc<Engine>, mut hurry: impl FnMut(&Engine) + Send) -> u6
                 })
             })
             .collect();
-        // Before anything can fail here: the scope waits for the thread that hurries.
+        // This comes before anything can fail: the scope waits for the thread that hurries.
         let written: Vec<_> = writers.into_iter().map(|writer| writer.join()).collect();
         through.store(true, Ordering::Relaxed);
         written.into_iter().map(|refused| refused.expect("no panic")).sum()

@@ -17,7 +17,7 @@ use fxt_writer::{Slot, Space};
 use loom::sync::{Condvar, Mutex};
 use loom::thread;
 
-/// Preemptions in one run; more than these cost minutes.
+/// Preemptions in one run; more than these take minutes.
 const PREEMPTIONS: usize = 4;
 
 /// A record of two words with a number.
@@ -355,7 +355,7 @@ fn write_leased(lease: &Lease, number: u64) -> bool {
 }
 
 /// An engine with 10 words in a buffer; a thread's first record is reserved
-/// separately, its next ones go into pieces of 5 words.
+/// separately, and its next ones go into pieces of 5 words.
 fn lending_engine() -> (Arc<Engine>, Arc<Queue>) {
     let (engine, queue) = engine_of(352, Mode::Streaming, OnFull::Drop);
     assert!(engine.lend());
@@ -418,7 +418,7 @@ fn a_straggler_in_a_lease_is_saved_or_counted_once() {
         let whole = saved.iter().filter(|&&number| number / 10 == 7).count();
         assert_eq!(whole, saved.len());
         assert!(saved.is_sorted());
-        // A record that its writer took for written may have been abandoned, and was counted then.
+        // A record that its writer considered written may have been abandoned, and was counted then.
         assert!(saved.len() as u64 <= written);
         assert_eq!(saved.len() as u64 + engine.dropped(), 3);
     });

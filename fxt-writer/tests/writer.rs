@@ -1,4 +1,4 @@
-//! The high-level writer: what it registers, when, and what it does when it
+//! The high-level writer: what it registers, when, and how it behaves when it
 //! cannot.
 #![cfg(not(loom))]
 
@@ -58,7 +58,7 @@ fn strings_and_threads_are_registered_once() {
 fn a_full_table_replaces_the_least_recently_used_string() {
     let mut writer = Writer::new(Vec::<u64>::new());
     let mut expected = Vec::new();
-    // More names than there are indices, some of them again and again.
+    // More names than there are indices, some of them repeatedly.
     for number in 0..0x8000 + 500_u64 {
         let name = if number % 3 == 0 { "often".into() } else { format!("name {number}") };
         writer.instant(Ticks(number), THREAD, "test", &name, &[]).expect("room");

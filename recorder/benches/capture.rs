@@ -1,10 +1,10 @@
-//! What the capture thread does with an event, step by step and as a whole: decode, merge, encode.
+//! The cost of an event in the capture thread, step by step and in total: decode, merge, encode.
 //!
 //! ```sh
 //! cargo bench -p fxtrec --bench capture
 //! ```
 //!
-//! All figures are per event, of which every other one is a switch and every other one a wake-up.
+//! All figures are per event; switches and wake-ups alternate.
 
 mod synthetic;
 
@@ -21,7 +21,7 @@ use perf_event_open_sys::bindings::PERF_RECORD_SAMPLE;
 /// Machines of this many CPUs.
 const MACHINES: [u32; 3] = [2, 64, 256];
 
-/// Events in one round of all CPUs together: as many as a busy machine makes between two looks at the rings.
+/// Events in one round of all CPUs together: as many as a busy machine produces between two reads of the rings.
 const ROUND: u64 = 1 << 16;
 
 fn decoding(c: &mut Criterion) {
@@ -81,7 +81,7 @@ fn encoding(c: &mut Criterion) {
     for cpus in MACHINES {
         let each = ROUND / u64::from(cpus);
         group.throughput(Throughput::Elements(each * u64::from(cpus)));
-        // In the order in which the merger would hand them out.
+        // In the order in which the merger would pass them on.
         let events: Vec<_> = (0..each)
             .flat_map(|number| (0..cpus).map(move |cpu| (Cpu(cpu), synthetic::event(cpu, number))))
             .collect();
@@ -99,7 +99,7 @@ fn encoding(c: &mut Criterion) {
     group.finish();
 }
 
-/// From pages to records: all that one capture thread has to do.
+/// From pages to records: all the work of one capture thread.
 fn whole(c: &mut Criterion) {
     let mut group = c.benchmark_group("one capture thread");
     group.sample_size(20);

@@ -1,8 +1,8 @@
-//! How long the report of two million switches takes, beside a plain scan of the same bytes as
-//! 64-bit words and the mere reading of its records, one by one and in a pass, in one run.
+//! How long the report of two million switches takes, compared with a plain scan of the same bytes as 64-bit words and with reading its
+//! records, one by one and in a pass, in one run.
 //!
-//! `cargo bench -p fxtrec --bench report` prints the best of several passes of each, and what they
-//! are in scans. The trace is [made up](busy).
+//! `cargo bench -p fxtrec --bench report` prints the best of several passes of each, and each time relative to the scan. The trace is
+//! [generated](busy).
 
 #[path = "lib/busy.rs"]
 mod busy;

@@ -1,7 +1,6 @@
-//! Reads files that other users may have written, and whose file system may never answer, in a separate process.
+//! Reads files that other users may have written, and whose file system may hang, in a separate process.
 //!
-//! The process is this program under the name [`READER_PROCESS`], as in a recording, with a word for its task. See
-//! [`Workers`].
+//! That process is this program, started under the name [`READER_PROCESS`] with a word for its task, as for a recording. See [`Workers`].
 
 use std::borrow::Cow;
 use std::ffi::{OsStr, OsString};
@@ -31,15 +30,19 @@ const QUESTIONS: &str = "questions";
 /// How long to wait for a file.
 const PATIENCE: Patience = Patience { idle: Duration::from_secs(5), most: Duration::from_secs(60) };
 
-/// The total time lost on files that do not answer.
+/// The total time that files which do not respond may cost.
 const MOST_LOST: Duration = Duration::from_secs(90);
 
-/// The process's memory limit, in bytes. It holds all functions of a file at once: 0.9 GiB for 800 000 with long names.
+/// The process's memory limit, in bytes. It holds all functions of a file at once, which takes 0.9 GiB for 800 000 functions with long
+/// names.
 const MOST_MEMORY: u64 = 1536 << 20;
 
-const SERVED: &str = "it is on a file system that a user's process serves (FUSE), or an overlay that may be on one: if that hung, no process on this machine could start; copy the file to another file system";
+const SERVED: &str = "it is on a file system that a user's process serves (FUSE), or on an overlay \
+ that may include one: if that process hung, no process on this machine could start; copy the file \
+ to another file system";
 
-const EXCHANGED: &str = "it was replaced or changed while fxtrec looked for its functions: no probe was placed; run fxtrec again";
+const EXCHANGED: &str = "it was replaced or changed while fxtrec looked up its functions: no probe \
+ was placed; run fxtrec again";
 
 /// The number of functions in an answer.
 const PIECE: usize = 10_000;
@@ -47,7 +50,7 @@ const PIECE: usize = 10_000;
 /// Runs the process that reads files, for the task `word`.
 ///
 /// # Errors
-/// When this is not such a process, or its parent is gone.
+/// When this is not such a process, or its parent has exited.
 pub fn run(word: Option<&OsStr>) -> io::Result<()> {
     match word.and_then(OsStr::to_str) {
         None => run_reader_process(),
@@ -60,10 +63,10 @@ pub fn run(word: Option<&OsStr>) -> io::Result<()> {
     }
 }
 
-/// Starts one for names.
+/// Starts a process that names functions.
 ///
 /// # Errors
-/// What fork(2) and execve(2) return.
+/// Errors of fork(2) and execve(2).
 pub fn start_for_names() -> io::Result<Worker> {
     Worker::start_for(READER_PROCESS, NAMES)
 }
@@ -72,15 +75,15 @@ pub fn start_for_names() -> io::Result<Worker> {
 enum Question<'a> {
     /// The places that a spec names.
     Sites { spec: Cow<'a, str>, context: Cow<'a, Context> },
-    /// Places for probes; functions come afterwards.
+    /// Places for probes; the functions follow.
     List { binary: Cow<'a, Binary>, pattern: Cow<'a, str>, context: Cow<'a, Context> },
-    /// More functions of the listed file.
+    /// More functions of the file that is being listed.
     More,
     /// Hold a file that the kernel may read at any time.
     Hold { path: OsString, version: FileVersion },
-    /// The lines of an address of a file.
+    /// The source lines of an address in a file.
     Lines { path: Cow<'a, str>, build_id: Cow<'a, [u8]>, folders: Vec<OsString>, address: u64 },
-    /// Look for a file with lines again, because one was added to the folders.
+    /// Look again for a file with line information, because a file was added to the folders.
     Again { build_id: Cow<'a, [u8]> },
 }
 
@@ -91,12 +94,13 @@ type Answer<T> = Result<T, String>;
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum ApartError {
-    /// An answer: the error text.
+    /// The error text of the answer.
     #[error("{0}")]
     Answer(String),
     /// There is none.
     #[error(
-        "{0} did not answer, or reading it took more than a minute or too much memory: is its file system still there?"
+        "{0} did not answer, or reading it took more than a minute or too much memory: check that \
+         its file system responds"
     )]
     Silent(String),
 }
@@ -113,10 +117,10 @@ impl Default for Files {
 }
 
 impl Files {
-    /// Finds the places that a spec names: see [`probe::resolve`].
+    /// Finds the places that a spec names; see [`probe::resolve`].
     ///
     /// # Errors
-    /// As there, and when a file does not answer.
+    /// As for [`probe::list`], and when a file does not respond.
     pub fn sites(&mut self, spec: &Spec, context: &Context) -> Result<Vec<Site>, ApartError> {
         let (spec, context) = (Cow::Borrowed(&*spec.text), Cow::Borrowed(context));
         let silent = || format!("probe '{}': a file", spec);
@@ -126,7 +130,7 @@ impl Files {
     /// Lists the places for probes: see [`probe::list`].
     ///
     /// # Errors
-    /// As there, and when a file does not answer.
+    /// As for [`probe::resolve`], and when a file does not respond.
     pub fn list(
         &mut self,
         binary: &Binary,
@@ -154,10 +158,10 @@ impl Files {
         Ok(listings)
     }
 
-    /// Holds the file of a site, by a descriptor that only identifies it.
+    /// Holds the file of a site through a descriptor that only identifies it.
     ///
     /// # Errors
-    /// When it is not the version that the site was found in, does not answer, or may not answer the kernel.
+    /// When the file differs from the version that the site was found in, does not respond, or may hang the kernel.
     pub fn hold(&mut self, site: &Site) -> Result<File, ApartError> {
         let silent = || site.binary.display().to_string();
         let question = Question::Hold { path: (&*site.binary).into(), version: site.version };
@@ -165,7 +169,8 @@ impl Files {
         file.map(File::from).ok_or_else(|| ApartError::Silent(silent()))
     }
 
-    /// The lines of an address in the file that was at `path`, or in one from `folders`; none if no file of this build has any lines.
+    /// The source lines of an address in the file that was at `path`, or in a file from `folders`; empty if no file of this build has line
+    /// information.
     pub fn lines(
         &mut self,
         path: &str,
@@ -179,7 +184,7 @@ impl Files {
         Ok(self.ask(&question, || path.to_owned())?.0)
     }
 
-    /// Looks for a file of this build again when lines are requested.
+    /// Looks for a file of this build again at the next request for lines.
     pub fn look_again(&mut self, build_id: &[u8]) -> Result<(), ApartError> {
         let question = Question::Again { build_id: Cow::Borrowed(build_id) };
         let ((), _) = self.ask(&question, || "a debug file".to_owned())?;
@@ -206,7 +211,7 @@ impl Files {
 /// What reads files.
 #[derive(Debug, Default)]
 struct Reader {
-    /// The remaining functions of each file that is being listed.
+    /// The functions that are still missing for each file that is being listed.
     listed: Vec<std::vec::IntoIter<ListedFunction>>,
     sources: lines::Sources,
 }
@@ -257,14 +262,14 @@ impl Reader {
     }
 }
 
-/// Holds a file for probes. The kernel reads the file while it places them, and every fork and exec on the machine waits for that, so a
-/// file that may stop answering is rejected.
+/// Holds a file for probes. The kernel reads the file while it places them, and every fork and exec on the machine waits for that, so files
+/// that may hang are rejected.
 fn hold(path: &Path, version: FileVersion) -> io::Result<Regular> {
     let file = Regular::hold(path)?;
     if file.is_served_by_others()? {
         return Err(io::Error::other(SERVED));
     }
-    // An offset of one file is in the middle of an instruction of another.
+    // In one file, an offset is in the middle of an instruction of another.
     if FileVersion::of(&file)? != version {
         return Err(io::Error::other(EXCHANGED));
     }

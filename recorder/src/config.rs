@@ -9,7 +9,7 @@
 //! ```
 //!
 //! The first file that exists is used: the user's own, else the machine's. The command line overrides it. A process of root reads root's
-//! own file, even if the environment of sudo's caller points elsewhere: a planted file could name a pager.
+//! own file, even if the environment of sudo's caller points elsewhere: a planted file could name any program as the pager.
 
 use std::ffi::OsString;
 use std::io::ErrorKind;
@@ -23,7 +23,7 @@ use crate::kernel::user::Account;
 use crate::units::quantity::ByteSize;
 use fxtrec_sessions::settings::{self, Problem, SettingsError};
 
-/// The file of the machine.
+/// The configuration file of the machine.
 const OF_THE_MACHINE: &str = "/etc/fxtrec/config.toml";
 
 const KEYS: [&str; 5] = ["color", "pager", "source", "ring-size", "buffer-size"];
@@ -48,10 +48,10 @@ pub struct Config {
 }
 
 impl Config {
-    /// Reads the file of this user, else that of the machine.
+    /// Reads the user's file, or else the machine's.
     ///
     /// # Errors
-    /// When others could have written the file, or it has a mistake.
+    /// When other users could have written the file, or it contains an error.
     pub fn find() -> Result<Config, SettingsError> {
         let user = geteuid().as_raw();
         let own = match user {
@@ -62,7 +62,7 @@ impl Config {
         Config::first(own.as_deref(), Path::new(OF_THE_MACHINE), user)
     }
 
-    /// Reads `own`, or `general` if there is no such file. They must belong to the user or root.
+    /// Reads `own`, or `general` if there is no such file. The files must belong to the user or root.
     fn first(own: Option<&Path>, general: &Path, user: u32) -> Result<Config, SettingsError> {
         let read = own.map(|path| Config::read(path, &[0, user]));
         match read {
@@ -137,7 +137,7 @@ fn own_folder(xdg: Option<OsString>, home: Option<OsString>) -> Option<PathBuf> 
     xdg.and_then(absolute).or_else(|| Some(home.and_then(absolute)?.join(".config")))
 }
 
-/// Whether there is no file, or it is in another user's folder, as HOME may be after su.
+/// Whether the file does not exist, or is in another user's folder, as HOME may be after su.
 fn is_out_of_reach(error: &SettingsError) -> bool {
     let kinds = [ErrorKind::NotFound, ErrorKind::NotADirectory, ErrorKind::PermissionDenied];
     matches!(error, SettingsError::Read { source, .. } if kinds.contains(&source.kind()))
@@ -179,7 +179,7 @@ mod tests {
     }
 
     #[test]
-    fn mistakes_are_told_with_their_place_and_what_was_meant() {
+    fn mistakes_are_reported_with_their_place_and_what_was_meant() {
         let key = problem("color = \"auto\"\nbufer-size = \"1M\"\n");
         assert!(
             key.starts_with("c:2:1: unknown key 'bufer-size', did you mean 'buffer-size'?"),

@@ -1,14 +1,14 @@
 //! Debug files from debuginfod servers, by build id, in a cache of the user.
 //!
-//! Requests go through curl(1), which most systems have, with the certificates and proxies of the system. Its options limit it: two
-//! protocols, a few redirections, a time and a size. The downloaded file is not trusted: it goes to a file without a name, is given a name
-//! in the cache only if it is an ELF file of the requested build, and is read by another process, like any other file.
+//! Requests go through curl(1), which most systems have, with the system's certificates and proxies. Its options limit protocols,
+//! redirections, time and size. The downloaded file is not trusted: it is first an unnamed file, gets a name in the cache only if it is an
+//! ELF file of the requested build, and is read by another process, like any other file.
 //!
 //! ```text
 //!   DEBUGINFOD_URLS   URL/buildid/abcdef…/debuginfo   -->   ~/.cache/fxtrec/debuginfod/.build-id/ab/cdef….debug
 //! ```
 //!
-//! The cache is laid out as `/usr/lib/debug` is, so it is one more folder of debug files. The file for a build id never changes, so a
+//! The cache has the layout of `/usr/lib/debug`, so it is one more folder of debug files. The file for a build id never changes, so a
 //! cached file is never fetched again; the files that were fetched first are removed when the cache is full.
 
 use std::cmp::Reverse;
@@ -28,25 +28,25 @@ use crate::kernel::directory::{Directory, Facts, Fresh, Trusted, WalkError};
 use crate::kernel::user::Account;
 use crate::probe::elf::{Elf, data_of};
 
-/// The variable with the servers, as other tools have it: URLs, separated by spaces.
+/// The variable with the servers, shared with other tools: URLs, separated by spaces.
 const SERVERS: &str = "DEBUGINFOD_URLS";
 
-/// How servers are asked.
+/// How to query the servers.
 const CURL: &str = "curl";
 
 /// The shortest and the longest build id that is requested, in bytes.
 const SHORTEST_ID: usize = 8;
 const LONGEST_ID: usize = 64;
 
-/// The permissions of files in the cache: others may not see what the user examines.
+/// The permissions of files in the cache: other users must not see what the user examines.
 const FILE_MODE: u32 = 0o600;
 
 /// The limits.
 #[derive(Clone, Copy, Debug)]
 pub struct Limits {
-    /// Bytes of a file.
+    /// Maximum size of a file, in bytes.
     pub file: u64,
-    /// Bytes of the cache.
+    /// Maximum size of the cache, in bytes.
     pub cache: u64,
     /// Time limit for one request to one server.
     pub each: Duration,
@@ -90,10 +90,10 @@ pub enum DebuginfodError {
 struct Counts {
     fetched: u64,
     not_found: u64,
-    /// The file was of another build, or no ELF file.
+    /// The file was of another build, or not an ELF file.
     wrong: u64,
     too_large: u64,
-    /// No server answered in time, or could be reached.
+    /// No server could be reached, or answered in time.
     unanswered: u64,
     /// The file could not be written to the cache.
     unwritten: u64,
@@ -107,7 +107,7 @@ pub struct Debuginfod {
     cache: Directory,
     limits: Limits,
     spent: Duration,
-    /// The builds that were requested; none is twice.
+    /// The builds that were requested; none occurs twice.
     asked: HashSet<Vec<u8>>,
     counts: Counts,
 }
@@ -166,7 +166,7 @@ impl Debuginfod {
         Debuginfod::new(&servers, &cache.ok_or(DebuginfodError::NoHome)?, Limits::default())
     }
 
-    /// Asks these servers, and keeps files below `folder`, which is made if it is not there.
+    /// Queries these servers, and keeps files below `folder`, which is created if missing.
     ///
     /// # Errors
     /// [`DebuginfodError`].
@@ -202,7 +202,7 @@ impl Debuginfod {
         Ok(Debuginfod { servers, path, cache, limits, spent, asked, counts })
     }
 
-    /// Asks the servers for the debug file of a build; whether it is in the cache now.
+    /// Requests the debug file of a build from the servers; returns whether it is in the cache now.
     fn request(&mut self, id: &[u8]) -> bool {
         let hex: String = id.iter().map(|byte| format!("{byte:02x}")).collect();
         let mut last = Answer::NotFound;
@@ -218,7 +218,7 @@ impl Debuginfod {
             self.spent += begun.elapsed();
             match last {
                 Answer::Taken => break,
-                // It is not asked again: each file would take as long.
+                // A failing server is not asked again: each file would take as long.
                 Answer::None => drop(self.servers.remove(at)),
                 _ => at += 1,
             }
@@ -236,7 +236,7 @@ impl Debuginfod {
         last == Answer::Taken
     }
 
-    /// Fetches the file at a URL, and names it if it belongs to this build.
+    /// Fetches the file at a URL, and gives it a name if it belongs to this build.
     fn fetch_from(
         &self,
         url: &str,
@@ -267,7 +267,7 @@ impl Debuginfod {
         };
         let is_too_large = copied.as_ref().is_ok_and(|bytes| *bytes > self.limits.file);
         if copied.is_err() || is_too_large {
-            // It may have ended by itself.
+            // The process may have ended by itself.
             let _ = curl.kill();
         }
         let status = curl.wait()?.code();
@@ -318,7 +318,7 @@ impl Debuginfod {
     }
 }
 
-/// The folder of this name, which is made if it is not there.
+/// The folder of this name, created if missing.
 fn inside(at: &Directory, name: &OsStr) -> Result<Directory, WalkError> {
     match at.make(name) {
         Err(error) if error.kind() != io::ErrorKind::AlreadyExists => Err(error.into()),
@@ -326,7 +326,7 @@ fn inside(at: &Directory, name: &OsStr) -> Result<Directory, WalkError> {
     }
 }
 
-/// The user's folder for what can be fetched again.
+/// The user's folder for data that can be fetched again.
 fn own_folder(xdg: Option<OsString>, home: Option<OsString>) -> Option<PathBuf> {
     let absolute = |path: OsString| Some(PathBuf::from(path)).filter(|path| path.is_absolute());
     xdg.and_then(absolute).or_else(|| Some(home.and_then(absolute)?.join(".cache")))
@@ -356,7 +356,7 @@ mod tests {
         total: Duration::from_secs(60),
     };
 
-    /// Whether servers can be asked here; when not, says so. CI has what it needs.
+    /// Whether the tools to query servers are installed; prints a message if not. In CI they must be installed.
     fn has_curl() -> bool {
         let is_there = Command::new(CURL).arg("--version").output().is_ok();
         assert!(is_there || env::var_os("CI").is_none(), "CI has curl");
@@ -374,7 +374,7 @@ mod tests {
         (bytes, id)
     }
 
-    /// A server that answers each request with what `answer` makes of its path, and tells the paths; nothing for never.
+    /// A server that answers each request with the result of `answer` for its path, or never if that is `None`, and reports the paths.
     fn server(
         answer: impl Fn(&str) -> Option<Vec<u8>> + Send + 'static,
     ) -> (String, mpsc::Receiver<String>) {
@@ -391,7 +391,7 @@ mod tests {
                 let text = String::from_utf8_lossy(&asked[..length]).into_owned();
                 let path = text.split(' ').nth(1).unwrap_or_default().to_owned();
                 match answer(&path) {
-                    // The other end may have seen enough.
+                    // The other end may have closed.
                     Some(bytes) => drop(connection.write_all(&bytes)),
                     None => silent.push(connection),
                 }
@@ -427,7 +427,7 @@ mod tests {
         let (url, paths) =
             server(move |path| Some(if path == known { found(&sent) } else { not_found() }));
         let home = tempfile::tempdir().expect("a folder");
-        // Two servers: the first has nothing.
+        // Two servers; the first has no file.
         let (empty, _) = server(|_| Some(not_found()));
         let mut own =
             Debuginfod::new(&format!("{empty}/ {url}"), home.path(), LIMITS).expect("it can");
@@ -482,7 +482,7 @@ mod tests {
         assert!(!own.fetch(&[2; 20]));
         assert_eq!(own.counts.not_found, 1);
         assert_eq!(paths.try_iter().count(), 1);
-        // Nor is any when the time is used up.
+        // When the time is used up, no server is queried either.
         let mut own = Debuginfod::new(&url, home.path(), limits).expect("it can");
         own.spent = limits.total;
         assert!(!own.fetch(&[1; 20]));
@@ -549,7 +549,7 @@ mod tests {
         };
         assert!(refused("  ").contains("DEBUGINFOD_URLS is not set"));
         assert!(refused("http://127.0.0.1 file:///etc").contains("'file:///etc' is not a URL"));
-        // The place of the cache leads into a folder of others.
+        // The path of the cache leads into another user's folder.
         std::os::unix::fs::symlink("/proc/self", home.path().join("fxtrec")).expect("room");
         assert!(refused("http://127.0.0.1").contains("cannot use the cache"));
     }

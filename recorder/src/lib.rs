@@ -1,4 +1,4 @@
-//! fxtrec records what the Linux scheduler does straight into the Fuchsia trace format.
+//! fxtrec records the events of the Linux scheduler directly into the Fuchsia trace format.
 //!
 //! This package is the [`program`]: [`cli`] describes the command line, and [`commands`] carry it out. They use separate crates, which have
 //! short names here. Each uses only crates further down in this list:
@@ -10,14 +10,14 @@
 //! - [`capture`], [`encode`] and [`flight`] (`fxtrec-capture`): kernel samples to typed events in time order, events to
 //!   FXT records, and triggers;
 //! - [`report`]: figures, verdicts and the page of a finished trace;
-//! - [`why`]: from late to because;
+//! - [`why`]: explanations of delays;
 //! - [`blame`]: the parts of an interval, and the chain of threads that it waited for;
 //! - [`sched`]: which thread has which CPU, and the state of each thread;
 //! - [`gates`]: the language of gates and triggers;
-//! - [`sink`]: saved buffers to a file or pipe;
-//! - [`probe`]: from a user's probe spec to places in files;
-//! - [`kernel`]: everything that touches Linux directly, and all `unsafe`;
-//! - [`units`]: units, identities, and their text forms.
+//! - [`sink`]: writes full buffers to a file or pipe;
+//! - [`probe`]: finds the places in files that a user's probe spec names;
+//! - [`kernel`]: everything that uses Linux directly, and all `unsafe`;
+//! - [`units`]: units, identities, and their text form.
 
 #![forbid(unsafe_code)]
 

@@ -28,16 +28,16 @@ use crate::units::look::Look;
 
 /// Runs the command line of this process and returns the exit status.
 pub fn main() -> ExitCode {
-    // If this fails, a write beyond the limit ends the process.
+    // Without this, a write beyond the file size limit would end the process.
     let _ = survive_file_size_limit();
     let line: Vec<OsString> = std::env::args_os().collect();
     if line.first().is_some_and(|name| name == OUTPUT_PROCESS) {
-        // A helper process of the daemon, which checks its exit.
+        // A helper process of the daemon, which checks its exit status.
         let words = line.into_iter().skip(1).filter_map(|word| word.into_string().ok());
         return ExitCode::from(u8::from(run_output_process(words).is_err()));
     }
     if line.first().is_some_and(|name| name == READER_PROCESS) {
-        // A helper process of a recording or another command, which checks its exit.
+        // A helper process of a recording or another command, which checks its exit status.
         let word = line.get(1).map(OsString::as_os_str);
         let result = give_up_those_of_the_file().and_then(|()| apart::run(word));
         return ExitCode::from(u8::from(result.is_err()));
@@ -45,7 +45,7 @@ pub fn main() -> ExitCode {
     let (mut command, display) = match Cli::parse_all(&line) {
         Ok(parsed) => parsed,
         Err(error) if error.use_stderr() => {
-            // It repeats arguments, which are not trusted, and has no colours.
+            // The message repeats arguments, which are not trusted, and has no colours.
             for text in error.render().ansi().to_string().lines() {
                 // If standard error is closed, only the exit status reports the error.
                 let _ = writeln!(messages(), "{}", escape::line(text));
@@ -68,7 +68,7 @@ pub fn main() -> ExitCode {
         }
     }
     let config = match (&command, display.no_config) {
-        // It reports on the file, and must work without it.
+        // Doctor reports on the configuration file, and must work without it.
         (Command::Doctor(_), _) | (_, true) => Config::default(),
         _ => match without_those_of_the_file(Config::find) {
             Ok(Ok(config)) => config,
@@ -112,7 +112,7 @@ pub fn main() -> ExitCode {
             }
         }
         Command::Dump(args) => {
-            // Input from a pipe is printed as it comes.
+            // Input from a pipe is printed as it arrives.
             let pages = pages.unless(args.file == Path::new("-"));
             match shown(args.json, pages, |out| dump::dump(&args, look(), out)) {
                 Ok(sound) => ExitCode::from(u8::from(!sound)),
@@ -120,7 +120,7 @@ pub fn main() -> ExitCode {
             }
         }
         Command::Report(args) => {
-            // Verdicts go to the terminal, too, through standard error.
+            // Verdicts are written to the terminal, too, through standard error.
             let pages = pages.unless(!args.gates.fail_if.is_empty());
             let run = |out: &mut dyn Write| report::run(&args, look(), out, &mut messages());
             match shown(args.writes_for_programs(), pages, run) {
@@ -234,12 +234,12 @@ fn folded(for_programs: bool, out: &mut dyn Write) -> Fold<&mut dyn Write> {
     Fold::new(out, look().columns.filter(|_| !for_programs))
 }
 
-/// How text on standard output looks.
+/// The style of text on standard output.
 fn look() -> Look {
     Terminal::of_stdout().look()
 }
 
-/// Standard output for people, without pages.
+/// Standard output for people, without a pager.
 fn text() -> Escaping<impl Write> {
     Escaping::coloured(stdout().lock(), Terminal::of_stdout().colour)
 }

@@ -2,8 +2,8 @@
 
 check_sql.py FXTREC REPOSITORY SCRATCH
 
-The traces are real recordings. Hosts are told apart by recording in UTS namespaces with names of their own; the week of the
-older commit's traces is made up, by setting the wall clock's offset that is in the file back.
+The traces are real recordings. Different hosts are simulated by recording in UTS namespaces with other host names; the week of the older
+commit's traces is simulated by changing the wall clock's offset in the file.
 """
 
 import json
@@ -19,7 +19,7 @@ from pathlib import Path
 
 FXTREC, REPOSITORY, SCRATCH = Path(sys.argv[1]), Path(sys.argv[2]), Path(sys.argv[3])
 WEEK = 7 * 86_400_000_000_000
-# A report's percentiles are this much too high at most.
+# A report's percentiles are at most this much too high.
 TOLERANCE = 1.008
 
 
@@ -49,7 +49,7 @@ def record(host, name, *command):
 
 
 def set_back(name):
-    """Lets a trace have begun a week earlier."""
+    """Moves the beginning of a trace back by a week."""
     path = SCRATCH / name
     offset = int(re.search(r"wall_clock_offset_ns=(\d+)", fxtrec("dump", name))[1])
     old, new = (struct.pack("<Q", it) for it in (offset, offset - WEEK))
@@ -73,7 +73,7 @@ def traces():
         for host in ("web-1", "web-2"):
             name = record(host, f"{host}-{commit}.fxt", *(spans if (host, commit) == ("web-2", "bbb") else crowd))
             made.append((name, host, commit))
-    # One that was cut off in the middle of a record.
+    # A trace that is truncated in the middle of a record.
     whole = (SCRATCH / "web-1-bbb.fxt").read_bytes()
     (SCRATCH / "cut.fxt").write_bytes(whole[: len(whole) * 2 // 3 // 8 * 8 + 4])
     made.append(("cut.fxt", "web-1", "bbb"))
@@ -146,7 +146,7 @@ def spark(folder, tables):
         "spark.driver.memory": "1g",
         "spark.driver.bindAddress": "127.0.0.1",
         "spark.driver.host": "127.0.0.1",
-        # Few rows: a task for each of many partitions would be all that takes time.
+        # There are few rows: a task for each of many partitions would dominate the time.
         "spark.sql.shuffle.partitions": "1",
         "spark.default.parallelism": "1",
         "spark.sql.files.minPartitionNum": "1",
@@ -173,7 +173,7 @@ def spark(folder, tables):
         java = session.sparkContext._gateway
         session.stop()
         java.shutdown()
-        # It ends when this is closed: by itself only some time after Python.
+        # It ends when this is closed; otherwise it ends only some time after Python.
         java.proc.stdin.close()
         java.proc.wait(timeout=60)
 
@@ -182,24 +182,24 @@ def spark(folder, tables):
 
 
 def path_to(engine):
-    """A PATH that leads to this engine alone."""
+    """A PATH that contains only this engine."""
     venv = Path(sys.prefix) / "bin"
     only = SCRATCH / f"path-{engine}"
     only.mkdir(exist_ok=True)
-    # No link: Python finds its environment by where it is.
+    # This is not a link, since Python finds its environment by its own location.
     (only / engine).write_text(f'#!/bin/sh\nexec "{venv / engine}" "$@"\n')
     (only / engine).chmod(0o755)
     return {**os.environ, "PATH": str(only)}
 
 
 def query_by(engine, other=None):
-    """`fxtrec query` with this engine alone, of the tables in this folder."""
+    """`fxtrec query` with only this engine, for the tables in this folder."""
     env = path_to(engine)
 
     def begin(folder, tables):
         def run(sql):
             rows = json.loads(fxtrec("query", other or folder, sql, "--json", env=env) or "[]")
-            # The program writes integers of 128 bits, which sums are, as strings.
+            # The program writes 128-bit integers, which sums are, as strings.
             number = lambda name, value: int(value) if name.endswith("_ns") and isinstance(value, str) else value
             rows = [{name: number(name, value) for name, value in row.items()} for row in rows]
             return list(rows[0]) if rows else [], [tuple(row.values()) for row in rows]
@@ -210,7 +210,7 @@ def query_by(engine, other=None):
 
 
 def same_by_csv(engine, tables, trace):
-    """Every table of a trace has the same columns, types and rows by Parquet, by CSV, and without an export of its own."""
+    """Every table of a trace has the same columns, types and rows in Parquet, in CSV, and without a separate export."""
     env = path_to(engine)
     ask = lambda source, sql: json.loads(fxtrec("query", source, sql, "--json", env=env) or "[]")
     own = ask(trace, "SELECT trace_id FROM trace")[0]["trace_id"]
@@ -233,7 +233,7 @@ def same_by_csv(engine, tables, trace):
         raise Failed(f"left behind: {found}")
 
 
-# What the report says.
+# The content of the report.
 
 
 def equal(what, found, expected):
@@ -283,7 +283,7 @@ def worst_waits(all_traces, rows):
     equal("lengths", [row[5] for row in rows], [wait["length_ns"] for wait in told])
     for row, wait in zip(rows, told):
         first = (wait["antagonists"] or [{}])[0]
-        # The cut trace has the beginning of another one, and so some of its waits.
+        # The truncated trace has the beginning of another one, and so some of its waits.
         equal("wait", (row[0], row[3], row[4]), (wait["host"], wait["tid"], {"preempt": "preempted"}.get(wait["metric"], wait["metric"])))
         equal("antagonist", (row[8], row[9]), (first.get("tid"), first.get("ran_ns")))
         equal("antagonists", row[10] or 0, len(wait["antagonists"]) + wait["more_antagonists"])
@@ -333,8 +333,8 @@ def cpu_time(all_traces, rows):
 
 
 def held_back(trace):
-    """The name of COMMAND, and how long it was blocked until the recorder let it run, where the trace has both ends of that: a
-    recording has it in its tables, and the report leaves it out."""
+    """The name of COMMAND, and how long it was blocked until the recorder let it run, if the trace has both ends of that: the tables
+    contain it, and the report leaves it out."""
     command = recorder = since = None
     for line in fxtrec("dump", "--json", trace.name).splitlines():
         it = json.loads(line)

@@ -1,6 +1,6 @@
 """Counts the records of traces with the PyPI package `fxt` and compares with fxtrec.
 
-Run by scripts/check-trace, which sees to the package and to FXTREC.
+Run by scripts/check-trace, which provides the package and FXTREC.
 """
 
 import collections
@@ -14,7 +14,7 @@ import zlib
 import every_record
 from fxt import reader
 
-# What the package calls a record, and what fxtrec calls it.
+# The package's and fxtrec's names of records.
 NAMES = {
     "InstantEventRecord": "instant",
     "CounterEventRecord": "counter",
@@ -37,7 +37,7 @@ NAMES = {
     "LargeBlobNoMetadataRecord": "large_blob",
 }
 COMPARED = set(NAMES.values()) | {"provider_info", "provider_event"}
-# What the package refuses, and the rest of the file with it.
+# Records that the package rejects, together with the rest of the file.
 REFUSED = {"legacy_context_switch", "unknown"}
 
 # Types of records.
@@ -49,12 +49,11 @@ ZSTD_MAGIC = b"\x28\xb5\x2f\xfd"
 
 
 class Disagreement(Exception):
-    """What there is to say about a file that does not pass."""
+    """The error in a file that does not pass."""
 
 
 def plain(path):
-    """The bytes of the trace in `path`; of a compressed one that is cut short,
-    those before the cut."""
+    """The bytes of the trace in `path`; for a truncated compressed file, the bytes before the cut."""
     with open(path, "rb") as file:
         data = file.read()
     if data.startswith(GZIP_MAGIC):
@@ -73,8 +72,8 @@ def plain(path):
 
 
 def without_profiler(trace):
-    """The trace without profiler records, which the package does not know: it ends there. What fxtrec's default adds to a trace is
-    among them."""
+    """The trace without profiler records, which the package does not support: it stops there. They are among the records that fxtrec writes
+    by default."""
     kept, at, since = [], 0, 0
     while at + 8 <= len(trace):
         header = int.from_bytes(trace[at : at + 8], "little")
@@ -92,8 +91,8 @@ def without_profiler(trace):
 
 
 def count_with_package(trace):
-    """Records by fxtrec's name, whether the last record was cut short, and the providers."""
-    # The package takes a last piece of less than a word for an error.
+    """Records by fxtrec's name, whether the last record was truncated, and the providers."""
+    # The package treats a last piece of less than a word as an error.
     whole_words = trace[: len(trace) - len(trace) % 8]
     result = reader.parse_records(io.BytesIO(whole_words))
     counts = collections.Counter()
@@ -107,7 +106,7 @@ def count_with_package(trace):
 
 
 def count_with_fxtrec(path):
-    """What `fxtrec dump --stats --json` says."""
+    """The output of `fxtrec dump --stats --json`."""
     command = [os.environ["FXTREC"], "dump", "--stats", "--json", "--", path]
     result = subprocess.run(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
     if result.returncode != 0:
@@ -116,7 +115,7 @@ def count_with_fxtrec(path):
 
 
 def compare(path, every=False):
-    """Compares one file, with `every` also with what it must hold; a line on what agrees."""
+    """Compares one file, with `every` also with its known content; returns a line about the matching records."""
     stats = count_with_fxtrec(path)
     ours = {name: row["records"] for name, row in stats["types"].items()}
     refused = sorted(REFUSED & ours.keys())

@@ -1,4 +1,4 @@
-"""What fxt-writer's example `every_record` writes, as the PyPI package `fxt` reads it.
+"""The output of fxt-writer's example `every_record`, as the PyPI package `fxt` reads it.
 
 Each field of each record is compared, with the type of its value.
 """
@@ -34,9 +34,9 @@ FIELDS = {
     "incoming_thread_id": 102,
     "waking_thread_id": 101,
 }
-# Nanoseconds in a tick, by provider.
+# Nanoseconds per tick, by provider.
 TICK_NS = {"every_record": 1, "second provider": 1_000_000}
-# What tells records of one class of the package apart; of other classes each sequence has one.
+# The properties that distinguish records of one class of the package; each sequence has one record of every other class.
 SEVERAL = {
     "BlobRecord": [{"type": 1}, {"type": 2}, {"type": 3}],
     "KernelObjectRecord": [{"type": 1, "id": 100}, {"type": 2, "id": 101}],
@@ -46,7 +46,7 @@ SEQUENCES = {"every_record": 2, "second provider": 1}
 
 
 def differences(providers):
-    """What is not as it was written, a line each."""
+    """Differences from the written records, one line each."""
     found = []
     names = [provider.name for provider in providers]
     if names != list(TICK_NS):
@@ -58,7 +58,7 @@ def differences(providers):
             number = seen[title] = seen.get(title, 0) + 1
             own = SEVERAL.get(title, [{}])
             tick = TICK_NS.get(provider.name, 0)
-            # What the package takes for a duration is the end in the specification.
+            # The package's duration is the end time in the specification.
             expected = {
                 **FIELDS,
                 "timestamp_ns": 100 * tick,

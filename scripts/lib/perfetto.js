@@ -1,8 +1,8 @@
-// Loads an FXT trace into Perfetto's own trace processor, and holds what it found there against `fxtrec dump` of the same file.
+// Loads an FXT trace into Perfetto's own trace processor, and compares the result with `fxtrec dump` of the same file.
 //
 //   node perfetto.js FXTREC ENGINE FILE [CONVERTED]     ENGINE is the folder of a Perfetto UI
 //
-// With CONVERTED, which `fxtrec convert` made of FILE for Perfetto, that is loaded in its place.
+// With CONVERTED, the result of `fxtrec convert` from FILE for Perfetto, that file is loaded instead.
 
 "use strict";
 const fs = require("node:fs");
@@ -14,8 +14,9 @@ const [fxtrec, engine, file, converted] = process.argv.slice(2);
 const add = (map, key, value) => map.set(key, (map.get(key) ?? 0n) + value);
 
 /**
- * What the file holds, by fxtrec: of each thread its slices, their time and its wake-ups, and how many events of each name. Some kernels
- * do not report every switch. A thread then comes to one CPU before it has left another. When it left that one is unknown, and so is its time.
+ * The content of the file according to fxtrec: for each thread, its slices, their time and its wake-ups, and the number of events with each
+ * name. Some kernels do not report every switch. A thread then gets one CPU before it has left another. When it left that one is unknown,
+ * and so is its time.
  */
 function dumped() {
     const told = { slices: new Map(), time: new Map(), wakeups: new Map(), events: new Map(), uncertain: new Set() };
@@ -60,17 +61,17 @@ async function main() {
     const of = async (sql) => new Map(await processor.query(sql));
     const threads = "FROM sched JOIN thread USING (utid) WHERE NOT coalesce(is_idle, 0)";
     compare("slices", await of(`SELECT tid, count(*) ${threads} GROUP BY tid`), told.slices);
-    // What goes on at the end has no length in one of the two.
+    // A slice that is open at the end has no length in one of the two.
     const time = await of(`SELECT tid, sum(dur) ${threads} AND end_state IS NOT NULL GROUP BY tid`);
     for (const thread of told.uncertain) [time, told.time].forEach((times) => times.delete(thread));
     if (told.uncertain.size * 10 > told.time.size) throw new Error(`${told.uncertain.size} threads are on two CPUs at once`);
     compare("nanoseconds on CPUs", time, told.time);
     if (told.uncertain.size > 0) console.log(`  without ${told.uncertain.size} threads on two CPUs at once, after a switch that the kernel did not report`);
-    // Events of ftrace have wakers, and make threads runnable at once.
+    // ftrace events have wakers, and make threads runnable at once.
     const woken = converted ? "waker_utid IS NOT NULL" : "state = 'W'";
     const wakeups = `SELECT tid, count(*) FROM thread_state JOIN thread USING (utid) WHERE ${woken} GROUP BY tid`;
     compare("wake-ups", await of(wakeups), told.wakeups);
-    // Moves are events of ftrace there.
+    // Moves are ftrace events there.
     if (converted) told.events.delete("migrate");
     compare("events", await of("SELECT name, count(*) FROM slice WHERE category = 'sched' GROUP BY name"), told.events);
 }

@@ -1,14 +1,14 @@
 // Perfetto's own trace processor: the WebAssembly of its UI, in node.
 //
-// The bundle is what the UI runs as a web worker. It is evaluated here with the few things of a worker that it asks for, and
-// with none of node's, as it refuses to run on node. What goes in and out are messages of Perfetto's `TraceProcessorRpc`, of
-// which the few fields that matter are written and read by number.
+// The bundle is the code that the UI runs as a web worker. It is evaluated here with the few worker APIs that it uses, and without node's,
+// since it refuses to run on node. Input and output are messages of Perfetto's `TraceProcessorRpc`, whose few relevant fields are written
+// and read by number.
 
 "use strict";
 const fs = require("node:fs");
 const path = require("node:path");
 
-// Fields of TraceProcessorRpc and what is in it.
+// Fields of TraceProcessorRpc and of its content.
 const RPC = { seq: 1, request: 2, fatal: 5, appendTrace: 101, query: 103, appended: 201, rows: 203 };
 const METHOD = { append: 1, finalize: 2, query: 3 };
 const ROWS = { column: 1, error: 2, batch: 3 };
@@ -47,7 +47,7 @@ class Cursor {
     }
 }
 
-/** The fields of a message: of each its number, and a bigint or bytes. */
+/* The fields of a message: for each its number, and a bigint or bytes. */
 function* fields(buffer) {
     for (const cursor = new Cursor(buffer); !cursor.isAtEnd; ) {
         const key = Number(cursor.varint());
@@ -72,7 +72,7 @@ function* numbers(value) {
 }
 
 class TraceProcessor {
-    /** `engine` is the folder of a Perfetto UI, with engine_bundle.js and the .wasm beside it. */
+    /* `engine` is the folder of a Perfetto UI, which contains engine_bundle.js and the .wasm. */
     constructor(engine) {
         const worker = { location: { href: "file:///engine_bundle.js" } };
         const read = (name) => fs.readFileSync(path.join(engine, path.basename(String(name))));
@@ -98,9 +98,10 @@ class TraceProcessor {
         this.seq = 0;
     }
 
-    /** Calls a method, and returns all parts of its answer, which come before it returns. */
+    /* Calls a method, and returns all parts of its answer, which arrive before the call returns. */
     async call(method, argument = Buffer.alloc(0)) {
-        // Its own beginning is a promise, kept when the code is compiled, which reading with XMLHttpRequest makes at once.
+        // Its initialization is a promise, which is fulfilled when the code is compiled; reading with XMLHttpRequest makes that
+        // synchronous.
         if (this.seq === 0) await new Promise(setImmediate);
         const request = Buffer.concat([number(RPC.seq, this.seq++), number(RPC.request, method), argument]);
         this.port.onmessage({ data: new Uint8Array(bytes(1, request)) });
@@ -113,7 +114,7 @@ class TraceProcessor {
         return parts;
     }
 
-    /** One that has a trace. It logs what it does, which is not shown. */
+    /* An engine that has loaded a trace. Its log is not shown. */
     static async of(engine, trace) {
         const { log, warn } = console;
         console.log = console.warn = () => {};

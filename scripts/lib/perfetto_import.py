@@ -1,5 +1,5 @@
-"""Builds traces with Perfetto's own messages, converts them, and compares all that `fxtrec dump` shows with what was put in: slices,
-wake-ups, states, names, stacks, flows, counters, gaps and what the trace says about itself must be the same, and nothing more.
+"""Builds traces with Perfetto's own messages, converts them, and compares the whole output of `fxtrec dump` with the input: slices,
+wake-ups, states, names, stacks, flows, counters, gaps and the trace's description of itself must be the same, and nothing more.
 
     perfetto_import.py FXTREC FOLDER
 """
@@ -17,7 +17,7 @@ FXTREC, FOLDER = sys.argv[1], Path(sys.argv[2])
 
 SECOND = 1_000_000_000
 
-# CPU, microsecond, who goes out, its name and state, who comes in, its name.
+# CPU, microsecond, outgoing thread, its name and state, incoming thread, its name.
 SWITCHES = [
     (0, 100, 0, "swapper/0", 0, 501, "worker"),
     (0, 300, 501, "worker", 2, 600, "hog"),
@@ -110,7 +110,7 @@ def build(compact):
 
 
 def build_rest():
-    """A CPU with the other events of ftrace, events lost, and operations and a thread's samples; half of it is compressed."""
+    """A CPU with the other ftrace events, lost events, and operations and a thread's samples; half of it is compressed."""
     trace = pb.Trace()
 
     def packet(**fields):
@@ -183,7 +183,7 @@ def build_rest():
 
 
 def build_more():
-    """Stack samples of each kind, counters that tell differences, flows from thread to thread, and a thread whose number is used again."""
+    """Stack samples of each kind, counters with relative values, flows from thread to thread, and a thread id that is reused."""
     trace = pb.Trace()
     packet = lambda **fields: trace.packet.add(trusted_packet_sequence_id=9, **fields)
     bundle = packet().ftrace_events
@@ -207,7 +207,7 @@ def build_more():
     switch(130, first, 16, idle)
     switch(140, idle, 0, main_)
     new(150, 700, *second)
-    # Told when the kernel has no use for the first thread any more, which is after its number was given away.
+    # Reported when the kernel frees the first thread, after its id was reused.
     free = bundle.event.add(timestamp=155_000, pid=700).sched_process_free
     free.pid, free.comm, free.prio = 701, "first", 120
     switch(160, main_, 1, second)
@@ -235,7 +235,7 @@ def build_more():
     event(122, 2, pb.TrackEvent.TYPE_SLICE_END)
     event(141, 1, pb.TrackEvent.TYPE_INSTANT, name="got", categories=["net"], terminating_flow_ids=[9])
 
-    # Each writer of samples says of what they are. What says nothing is a sample of a CPU.
+    # Each writer of samples specifies their kind. A sample without a kind is a sample of a CPU.
     samples = (("fxtrec.offcpu", 120, 700, 20_000), ("fxtrec.wake", 155, 701, 0), ("", 165, 701, 1))
     for sequence, (source, us, tid, weight) in enumerate(samples, 20):
         begin = trace.packet.add(trusted_packet_sequence_id=sequence, sequence_flags=1)
@@ -263,7 +263,7 @@ def build_more():
 
 
 def facts(path):
-    """All that a trace tells, a line for each fact. Times are in microseconds."""
+    """The whole content of a trace, one line per fact. Times are in microseconds."""
     dump = subprocess.run([FXTREC, "dump", "--json", path], check=True, capture_output=True, text=True).stdout
     records = [json.loads(line) for line in dump.splitlines()]
     found, functions, files, names = [], {}, {}, {}
@@ -306,7 +306,7 @@ def facts(path):
 
 
 def expected(compact):
-    """What `build` put in."""
+    """The input of `build`."""
     found = [
         "info causes=waker clock=monotonic wall_clock_offset_ns=1699999992000000000",
         "process 0 swapper",
@@ -328,7 +328,7 @@ def expected(compact):
     letters = {0: "R", 1: "S", 2: "D", 0x100: "R+"}
     seen = set()
     for cpu, us, prev, _, state, next_, _ in SWITCHES:
-        # In a compact bundle, the first switch of a CPU says only who came in.
+        # In a compact bundle, the first switch of a CPU contains only the incoming thread.
         if compact and cpu not in seen:
             seen.add(cpu)
             continue
@@ -370,7 +370,7 @@ EXPECTED_OF_REST = [
     "500 cpu 0: 501 S -> 0, weights 1024 idle",
 ]
 
-# The second thread with the number 701.
+# The second thread with the id 701.
 REUSED = 701 + (1 << 22)
 
 EXPECTED_OF_MORE = [
@@ -403,7 +403,7 @@ EXPECTED_OF_MORE = [
     f"150 cpu 0: {REUSED} woken by 700",
     f"155 stack 0x100 of {REUSED}: leaf21 (usr/shop), main (usr/shop)",
     f"160 cpu 0: 700 S -> {REUSED}, weights 1024 1024",
-    # The user's part of the stack was cut.
+    # The user part of the stack was truncated.
     f"165 stack 0x220 of {REUSED}: leaf22 (usr/shop), main (usr/shop)",
     f"170 cpu 0: {REUSED} S -> 0, weights 1024 idle",
 ]

@@ -12,7 +12,7 @@ from perfetto.protos.perfetto.trace.perfetto_trace_pb2 import StackSample, Trace
 
 
 def refuse_unknown(message, where):
-    """Ends the program if the message, or one in it, has a field that it does not describe."""
+    """Ends the program if the message, or one inside it, has an undescribed field."""
     if len(UnknownFieldSet(message)):
         sys.exit(f"{where} has unknown fields")
     for field, value in message.ListFields():
@@ -38,7 +38,7 @@ def main():
         if packet.HasField("stack_sample"):
             count, weight = sums.get(sources[sequence], (0, 0))
             sums[sources[sequence]] = (count + 1, weight + packet.stack_sample.primary_weight)
-    # Sums may be more than a number of JSON holds.
+    # Sums may exceed the numbers of JSON.
     print(json.dumps({source: (count, str(weight)) for source, (count, weight) in sums.items()}))
 
 

@@ -1,13 +1,13 @@
-// Holds the chains of `fxtrec why` against the critical paths that Perfetto's own engine finds for the same intervals.
+// Compares the chains of `fxtrec why` with the critical paths that Perfetto's own engine finds for the same intervals.
 //
 //   node perfetto_path.js FXTREC ENGINE FILE...       ENGINE is the folder of a Perfetto UI
 //
-// The engine of v52 reads no wakers from FXT: its importer skips the argument. So it gets the switches and wake-ups of the file
-// as the kernel's events that they were made from, in Perfetto's own format.
+// The engine of v52 reads no wakers from FXT: its importer skips the argument. So it gets the switches and wake-ups of the file as the
+// kernel events that they were derived from, in Perfetto's own format.
 //
 // The path of an interval is computed here twice, from the same records: by Perfetto's rules, and by those of docs/reference/why.md. The
-// engine must agree with the one and `fxtrec why` with the other, thread by thread and to the nanosecond. So where they differ
-// from each other, it is by these rules; they are counted, and anything else is an error.
+// engine must agree with the first and `fxtrec why` with the second, thread by thread and to the nanosecond. So all differences between
+// them are explained by these rules; they are counted, and anything else is an error.
 
 "use strict";
 const { execFileSync } = require("node:child_process");
@@ -27,17 +27,17 @@ const BUNDLE = { cpu: 1, event: 2, compact: 4 };
 const EVENT = { at: 1, pid: 2, switched: 4, waking: 20 };
 const SWITCH = { comm: 1, pid: 2, prio: 3, state: 4, nextComm: 5, nextPid: 6, nextPrio: 7 };
 const WAKING = { comm: 1, pid: 2, prio: 3 };
-/** Only in this form a wake-up has the flags that tell of an interrupt. */
+/* Only in this form, wake-ups have the flags that indicate an interrupt. */
 const COMPACT = { comms: 5, at: 7, pid: 8, cpu: 9, prio: 10, comm: 11, flags: 12 };
 const HARD_INTERRUPT = 8;
 
-/** The kernel's bits of a state, those of Linux 4.14 and later. */
+/* The kernel's bits of a state, from Linux 4.14 on. */
 const BITS = { running: 0, new: 0, blocked: 1, suspended: 4, dead: 16, dying: 32 };
 const BITS_OF_BLOCKED = { D: 2, I: 128 };
 
-/** A waker that has left its CPU may be on its way to this for so long, in nanoseconds: `fxtrec why` says "underway". */
+/* Maximum time in nanoseconds between a waker's last moment on its CPU and the wake-up on this one: `fxtrec why` reports "underway". */
 const UNDERWAY = 50_000_000n;
-/** So many threads are followed from one to the next. */
+/* The maximum number of threads that are followed in a chain. */
 const MOST_DEEP = 48;
 
 /** The switches and wake-ups of a file, in order. */
@@ -50,7 +50,7 @@ function scheduling(file) {
         const cpu = Number(found(/^cpu=(\d+) /));
         if (kind === "wakeup") {
             const waker = thread(/ waker=koid:(\d+):/);
-            // Where nothing runs that is interrupted, the idle task is the waker, and Perfetto takes that for none.
+            // If no thread is running that could be interrupted, the idle task is the waker, and Perfetto treats that as no waker.
             const isInterrupt = / interrupt=true/.test(rest) && Boolean(running.get(cpu));
             out.push({ at, cpu, wakes: thread(/ thread=(\d+):/), waker, isInterrupt });
         } else if (kind === "context_switch") {
@@ -63,13 +63,13 @@ function scheduling(file) {
     return out;
 }
 
-/** The same as events of ftrace, in Perfetto's format. */
+/* The same as ftrace events, in Perfetto's format. */
 function asFtrace(records) {
     const packet = (...fields) => bytes(TRACE.packet, Buffer.concat([number(PACKET.sequence, 1), ...fields]));
     const utsname = Buffer.concat([text(SYSTEM.sysname, "Linux"), text(SYSTEM.release, "6.1.0")]);
     const packets = [packet(bytes(PACKET.system, bytes(SYSTEM.utsname, utsname)))];
     for (const [index, record] of records.entries()) {
-        // What is of one CPU stays in order. A wake-up by a thread may be of any.
+        // Events of one CPU stay in order. A wake-up by a thread may be on any CPU.
         const isFree = record.wakes !== undefined && !record.isInterrupt;
         const others = isFree ? [records[index - 1], records[index + 1]] : [];
         const beside = others.find((other) => other?.at === record.at && other.wakes === undefined);
@@ -100,10 +100,10 @@ function event({ at, out, state, in: next, blocked, wakes, waker, isInterrupt })
     return whole(out, EVENT.switched, fields);
 }
 
-/** What threads did, and who woke them, by the records of a file. */
+/* The states of threads, and their wakers, according to the records of a file. */
 class Threads {
     constructor(records) {
-        /** Of each thread what it did from when on, in order. */
+        /* For each thread its states and their beginnings, in order. */
         this.of = new Map();
         for (const record of records) {
             if (record.wakes !== undefined) this.wake(record);
@@ -130,7 +130,7 @@ class Threads {
 
     wake({ at, wakes, waker, isInterrupt }) {
         const before = this.last(wakes);
-        // It was able to run anyway.
+        // It was already runnable.
         if (before && ["runs", "waits"].includes(before.does)) return;
         const entry = this.push(wakes, { at, does: "waits", wakes: true, slept: before, isInterrupt });
         const by = waker && this.last(waker);
@@ -139,7 +139,7 @@ class Threads {
         entry.isRunning = by.does === "runs";
     }
 
-    /** The wake-up with which the executing span begins that an entry is in, as Perfetto has it, or undefined. */
+    /* The wake-up that begins the executing span around an entry, by Perfetto's definition, or undefined. */
     span(entry) {
         const entries = this.of.get(entry.thread);
         for (let index = entry.index; index >= 0; index -= 1) if (this.isBegin(entries[index])) return entries[index];
@@ -147,13 +147,13 @@ class Threads {
     }
 
     isBegin(entry) {
-        // What goes on at the end has no length there.
+        // An interval that is open at the end has no length there.
         if (entry.does !== "waits" || entry === this.last(entry.thread)) return false;
-        // What a thread begins with in the file, or the end of a sleep by a thread that is seen running, or by an interrupt.
+        // The first record of a thread in the file, or the end of a sleep by a thread that is seen running, or by an interrupt.
         return entry.index === 0 || (entry.wakes && entry.slept.does === "sleeps" && (entry.isRunning || entry.isInterrupt));
     }
 
-    /** Perfetto's edges: to the span of the waker, and to the one before of the same thread. */
+    /* Perfetto's edges: to the span of the waker, and to the previous one of the same thread. */
     waker(begin) {
         return begin.isRunning ? this.span(begin.by) : undefined;
     }
@@ -165,11 +165,11 @@ class Threads {
 
 class Path {
     constructor() {
-        /** Threads with their times, from the end backwards. */
+        /* Threads with their times, backwards from the end. */
         this.segments = [];
     }
 
-    /** The thread is what matters from `from` to `to`, if that is any time. */
+    /* The path consists of this thread from `from` to `to`, if that is not empty. */
     add(thread, from, to) {
         if (from >= to) return;
         const last = this.segments.at(-1);
@@ -194,7 +194,7 @@ function byPerfetto(threads, thread, from, to) {
     for (let index = entries.length - 1; index >= 0 && until > from; index -= 1) {
         const begin = entries[index];
         if (begin.at > until || !threads.isBegin(begin)) continue;
-        // Its own span, and before that the sleep out of which it was woken.
+        // Its own span, and before that the sleep from which it was woken.
         add(thread, begin.at, until);
         until = begin.at;
         if (!begin.slept) break;
@@ -204,10 +204,10 @@ function byPerfetto(threads, thread, from, to) {
     return path.done();
 }
 
-/** The sleep before a span: from waker to waker, and in an uninterruptible one by another way. */
+/* The sleep before a span: from waker to waker; an uninterruptible one is handled differently. */
 function sleep(threads, root, add) {
     const since = root.slept.at;
-    // Else it takes one step at most.
+    // Otherwise it takes at most one step.
     const hasBefore = threads.before(root) !== undefined;
     let [node, until] = [root, root.at];
     while (until > since) {
@@ -246,7 +246,7 @@ function byWhy(threads, thread, from, to) {
     return path.done();
 }
 
-/** What a thread did, from its entry `index` backwards, and whom it waited for. */
+/* The states of a thread, backwards from its entry `index`, and the thread that it waited for. */
 function walk(threads, { entries, index, followed }, from, to, path) {
     let until = to;
     for (; index >= 0 && until > from; index -= 1) {
@@ -279,7 +279,7 @@ function follow(threads, by, from, to, followed) {
     return undefined;
 }
 
-/** Segments of threads that follow each other, each as long as it is the same thread. */
+/* Consecutive segments of threads, merged if they belong to the same thread. */
 function joined(segments) {
     const path = new Path();
     for (const { thread, from, to } of [...segments].reverse()) path.add(thread, from, to);
@@ -288,7 +288,7 @@ function joined(segments) {
 
 const shown = (path, from) => path.map((each) => `${each.thread} ${each.from - from}..${each.to - from}`).join(", ");
 
-/** The intervals of a file: of COMMAND's threads the longest of each kind, and the whole life of those. */
+/* The intervals of a file: the longest of each kind of COMMAND's threads, and their whole lives. */
 function explained(file) {
     const ask = (...options) => {
         const found = execFileSync(fxtrec, ["why", "--json", ...options, file], { maxBuffer: 1 << 30, stdio: ["ignore", "pipe", "pipe"] });
@@ -308,7 +308,7 @@ function rule(thread, found, link) {
     return "before the sleep of a waker";
 }
 
-/** Counts the stretches in which two paths have different threads, by what is behind it. */
+/* Counts the stretches in which two paths have different threads, by cause. */
 function differences(why, found, counts) {
     const thread = why.thread.tid;
     const times = new Set([...why.chain.flatMap((link) => [BigInt(link.from_ns), BigInt(link.to_ns)]), ...found.flatMap(({ from, to }) => [from, to])]);
@@ -343,7 +343,7 @@ async function compare(file) {
         const pairs = [[found, byPerfetto(threads, thread, from, to), "Perfetto"], [told, byWhy(threads, thread, from, to), "fxtrec why"]];
         const wrong = pairs.filter(([is, expected]) => shown(is, from) !== shown(expected, from));
         if (wrong.length > 0) {
-            // Such a switch is one that no event reported: what its thread did before is known to neither.
+            // No event reported such a switch, so the previous state of neither thread is known.
             if (inferred.some((at) => from <= at && at <= to)) {
                 unsure += 1;
                 continue;

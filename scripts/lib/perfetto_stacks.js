@@ -1,12 +1,12 @@
-// Holds the stacks that a file has for Perfetto, in blobs if it has such and in what it is converted to, against those that
-// `fxtrec dump` and `fxtrec report` tell of.
+// Compares the stacks that a file has for Perfetto, in blobs if it has them and in its conversion, with the output of `fxtrec dump` and
+// `fxtrec report`.
 //
 //   node perfetto_stacks.js FXTREC ENGINE PYTHON FILE       ENGINE is the folder of a Perfetto UI
 //
 // Perfetto reads them from v58 on, into `stack_sample` and `stack_sample_counter`. The engine of v52 has no such tables, and skips the
-// packets. So it gets each sample as the one of perf that it would be, with the functions, files and stacks of the file as they are: then
-// they are in `perf_sample`, `stack_profile_callsite` and `stack_profile_frame`, and their weights in `counter`. That the packets are
-// what Perfetto's newer format describes is checked by the messages of its Python package.
+// packets. So it gets each sample as the equivalent perf sample, with the functions, files and stacks of the file unchanged: then they are
+// in `perf_sample`, `stack_profile_callsite` and `stack_profile_frame`, and their weights in `counter`. The messages of Perfetto's Python
+// package check that the packets match its newer format.
 
 "use strict";
 const fs = require("node:fs");
@@ -24,10 +24,10 @@ const PERF_SAMPLE = { cpu: 1, pid: 2, tid: 3, stack: 4, weight: 6 };
 const BLOB = { type: 5n, perfetto: 3n, inline: 0x8000n };
 /** The kinds of stacks, in the flags of a backtrace. */
 const SOURCES = ["fxtrec.offcpu", "fxtrec.wake", "fxtrec.cpu"];
-/** Functions with longer names are called by their beginning, in bytes. */
+/* Longer function names are truncated to this many bytes. */
 const NAME_BYTES = 2048;
 
-/** What the blobs of a file have for Perfetto. */
+/* The content of a file's blobs for Perfetto. */
 function packets(trace) {
     const parts = [];
     for (let at = 0; at < trace.length; ) {
@@ -46,12 +46,12 @@ function packets(trace) {
     return Buffer.concat(parts);
 }
 
-/** A field as it was. */
+/* An unchanged field. */
 function again(name, value) {
     return typeof value === "bigint" ? number(name, value) : bytes(name, value);
 }
 
-/** The same samples as those of perf, each source with a counter of its name. */
+/* The same samples as perf samples, each source with a counter of its name. */
 function asPerf(stream) {
     const out = [];
     for (const [, packet] of fields(stream)) {
@@ -78,14 +78,14 @@ function asPerf(stream) {
     return Buffer.concat(out);
 }
 
-/** The stacks of a file, by fxtrec, by time and thread: kind, and for each function, the innermost first, the names that it may have. */
+/* The stacks of a file, according to fxtrec, by time and thread: kind, and for each function, the innermost first, its possible names. */
 function dumped() {
     const names = new Map();
     const stacks = [];
     const text = execFileSync(fxtrec, ["dump", "--json", file], { maxBuffer: 1 << 30 }).toString();
     for (const line of text.split("\n")) {
         if (!/"type":"(backtrace|userspace_object)"/.test(line)) continue;
-        // Numbers of 64 bits are more than a number of JavaScript holds; those in names stay as they are.
+        // 64-bit numbers exceed JavaScript's numbers; those in names stay unchanged.
         const quoted = (_, text, digits) => text ?? `"${digits}"`;
         const record = JSON.parse(line.replace(/("(?:[^"\\]|\\.)*")|(?<=[:[,])(\d+)(?=[,\]}])/g, quoted));
         const of = BigInt(record.process.koid);
@@ -106,7 +106,7 @@ function dumped() {
     }));
 }
 
-/** What Perfetto has of them: time, thread, names and weight of each, by source. */
+/* Perfetto's stacks: time, thread, names and weight of each, by source. */
 async function imported(stream) {
     const processor = await TraceProcessor.of(engine, asPerf(stream));
     const faults = await processor.query("SELECT name, value FROM stats WHERE severity IN ('error', 'data_loss') AND value > 0");
@@ -119,7 +119,7 @@ async function imported(stream) {
     const samples = await processor.query("SELECT ts, tid, callsite_id, perf_session_id FROM perf_sample JOIN thread USING (utid)");
     const counters = await processor.query("SELECT t.name, ts, value FROM counter c JOIN track t ON c.track_id = t.id ORDER BY c.id");
     const weights = new Map(SOURCES.map((source) => [source, []]));
-    // What is converted has other counters as well.
+    // A converted file also has other counters.
     for (const [source, at, value] of counters) weights.get(source)?.push([at, value]);
     const stacks = samples.map(([at, tid, leaf]) => {
         const names = [];
@@ -133,8 +133,8 @@ async function imported(stream) {
 const isUnnamed = (name) => /^0x|\+0x/.test(name);
 
 /**
- * Each stack of one is in the other. What a process executes one after the other may have a name for an address that was not found for
- * another of its programs: such functions, unnamed for Perfetto alone, may be one of a hundred.
+ * Each stack of one file is in the other. If a process executes several programs, an address may have a name in one that was not found for
+ * another: such functions, unnamed only for Perfetto, may be one in a hundred.
  */
 function compareStacks(found, expected) {
     const key = ({ at, tid, names }) => `${at} ${tid} ${names.length}`;
@@ -158,14 +158,14 @@ function compareStacks(found, expected) {
     console.log(`  stacks: ${found.length} with ${functions} functions, ${named - unnamed} of them by name, the same; ${unnamed} are unnamed for Perfetto alone`);
 }
 
-/** The weights of waits are the times that the report has for them; of a recording, it has some. */
+/* The weights of waits are the times in the report; for a recording, it has some of them. */
 function compareWeights(weights, stacks, isRecording) {
     for (const [source, all] of weights) {
         const expected = stacks.filter((stack) => stack.source === source).length;
         if (all.length !== expected) throw new Error(`${source}: ${all.length} weights of ${expected}`);
     }
     const frequency = execFileSync(fxtrec, ["dump", file], { maxBuffer: 1 << 30 }).toString().match(/"stack_info".* frequency=(\d+)/)?.[1];
-    // Where the period is not known, a look at a CPU counts as one.
+    // If the period is unknown, each sample of a CPU counts as one.
     const period = frequency === undefined ? 1n : 1_000_000_000n / BigInt(frequency);
     const wrong = weights.get("fxtrec.cpu").find(([, weight]) => BigInt(weight) !== period);
     if (wrong) throw new Error(`a sample of a CPU weighs ${wrong[1]}`);
@@ -174,7 +174,7 @@ function compareWeights(weights, stacks, isRecording) {
     const away = json.worst.filter((wait) => wait.frames).map((wait) => [wait.begin_ns, wait.away_ns]);
     away.sort(([one], [other]) => one - other);
     const own = weights.get("fxtrec.offcpu").map(([at, weight]) => [Number(at), weight]);
-    // The two look at the clock at different places of a switch, microseconds apart; where a CPU stands still in between, more.
+    // The two read the clock at different points of a switch, microseconds apart, or more if a CPU was stopped in between.
     let close = 0;
     for (const [begun, time] of away) {
         const near = own.some(([at, weight]) => Math.abs(at - begun) < 100_000 && Math.abs(weight - time) < 100_000);
@@ -184,7 +184,7 @@ function compareWeights(weights, stacks, isRecording) {
     console.log(`  weights: ${[...weights].map(([source, all]) => `${source} ${all.length}`).join(", ")}; ${close} of ${away.length} waits weigh what the report has`);
 }
 
-/** That its own messages read the packets, know each field, and find the same. */
+/* Checks that the package's own messages can read the packets, contain each field, and give the same result. */
 function compareMessages(stream, weights) {
     const folder = fs.mkdtempSync(path.join(os.tmpdir(), "fxtrec-"));
     try {
@@ -202,7 +202,7 @@ function compareMessages(stream, weights) {
     }
 }
 
-/** What the file becomes by a conversion. */
+/* The result of converting the file. */
 function converted() {
     const folder = fs.mkdtempSync(path.join(os.tmpdir(), "fxtrec-"));
     try {

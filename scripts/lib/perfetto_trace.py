@@ -1,14 +1,14 @@
 """Writes a Perfetto trace as tracebox records a busy machine: perfetto_trace.py EVENTS FILE
 
 Eight CPUs have switches and wake-ups in compact bundles, and one event in four is a line that a program prints. Each CPU's bundles of a
-tenth of a second stand together, so events of eight CPUs are as far out of order as tracebox has them.
+tenth of a second are written together, so events of eight CPUs are as far out of order as in traces of tracebox.
 """
 
 import sys
 
 CPUS, THREADS = 8, 50
 ROUND_NS = 12_000
-# Of two rounds: each a wake-up and two switches; one prints the beginning and the end of a span.
+# Two rounds: each has a wake-up and two switches, and prints the beginning or the end of a span.
 EVENTS_OF_TWO = 8
 ROUNDS, BUNDLES = 256, 32
 
@@ -34,14 +34,14 @@ def number(field_number, value):
 
 
 class Cpu:
-    """What all bundles of a CPU share: everything but the times at which they begin."""
+    """The common parts of all bundles of a CPU: everything except the times at which they begin."""
 
     def __init__(self, cpu):
         self.cpu = number(1, cpu)
         names = b"".join(field(5, name) for name in [b"swapper"] + [f"worker-{cpu}-{n}".encode() for n in range(THREADS)])
         tids = [1000 + cpu * 100 + n % THREADS for n in range(ROUNDS)]
         pack = lambda values: b"".join(map(varint, values))
-        # Woken at 0 by an interrupt, on the CPU from 2 to 10 microseconds.
+        # Woken at 0 by an interrupt; has the CPU from 2 to 10 microseconds.
         self.switch_times = pack([8000] + [ROUND_NS - 8000, 8000] * (ROUNDS - 1))
         self.wake_times = pack([ROUND_NS] * (ROUNDS - 1))
         switches = zip(tids, (1 + n % THREADS for n in range(ROUNDS)))

@@ -1,5 +1,4 @@
-"""Copies the pages of one CPU's ftrace buffer to a file until SIGINT, as trace-cmd does: by splice, without looking
-into them.
+"""Copies the pages of one CPU's ftrace buffer to a file until SIGINT, as trace-cmd does: with splice, without parsing them.
 
     python3 raw_ftrace.py TRACE_PIPE_RAW FILE
 """
@@ -9,13 +8,13 @@ import select
 import signal
 import sys
 
-# As many pages as a pipe holds.
+# As many pages as fit into a pipe.
 CHUNK = 16 * 4096
 
 
 def stop_signals():
-    """A file that becomes readable at SIGINT or SIGTERM. A handler that raises would miss a signal that comes shortly before the system
-    call that waits, and SIGINT is ignored from the start below a shell's `&`."""
+    """A file that becomes readable at SIGINT or SIGTERM. A handler that raises would miss a signal shortly before the system call that
+    waits, and SIGINT is ignored from the start after a shell's `&`."""
     stop, ours = os.pipe()
     os.set_blocking(ours, False)
     signal.set_wakeup_fd(ours)
@@ -25,7 +24,7 @@ def stop_signals():
 
 
 def copy(source, pipe, target):
-    """Moves the full pages that there are."""
+    """Moves the full pages that are available."""
     to_file, from_kernel = pipe
     while True:
         try:
@@ -44,14 +43,14 @@ def main():
     source = os.open(path, os.O_RDONLY)
     target = os.open(output, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
     pipe = os.pipe()
-    # The source is readable when the buffer is as full as buffer_percent says.
+    # The source is readable when the buffer is filled to buffer_percent.
     poll = select.poll()
     poll.register(source, select.POLLIN)
     poll.register(stop, select.POLLIN)
     while stop not in dict(poll.poll()):
         copy(source, pipe, target)
     copy(source, pipe, target)
-    # The page that is not full yet is only to be had by reading.
+    # A page that is not full yet cannot be moved, only read.
     os.set_blocking(source, False)
     try:
         while page := os.read(source, 1 << 16):

@@ -1,5 +1,5 @@
-// Reads the metrics of `fxtrec daemon` by the decoder of Prometheus's client library, as text and as protocol buffers, and holds the
-// native histograms of the latter against the classic ones beside them. For scripts/check-metrics.
+// Reads the metrics of `fxtrec daemon` with the decoder of Prometheus's client library, as text and as protocol buffers, and compares the
+// native histograms of the latter with the classic ones next to them. For scripts/check-metrics.
 package main
 
 import (
@@ -20,7 +20,7 @@ func die(format string, values ...interface{}) {
 	os.Exit(1)
 }
 
-// Has the daemon answer in a format, and decodes the answer by what it says that it is.
+// Requests a format from the daemon, and decodes the answer by its content type.
 func scrape(url string, format expfmt.Format) families {
 	request, err := http.NewRequest("GET", url, nil)
 	if err != nil {
@@ -53,7 +53,7 @@ func scrape(url string, format expfmt.Format) families {
 	}
 }
 
-// How many samples there are up to each bound that is a power of two of a second.
+// The number of samples up to each bound that is a power of two of a second.
 func native(histogram *client.Histogram) map[float64]uint64 {
 	if histogram.GetSchema() != 0 || histogram.ZeroThreshold == nil {
 		die("not a native histogram of schema 0: %v", histogram)
@@ -101,7 +101,7 @@ func main() {
 			below := native(histogram)
 			last := uint64(0)
 			for _, bucket := range histogram.GetBucket() {
-				// A bound without a native bucket has as many samples as the one before.
+				// A bound without a native bucket has as many samples as the previous one.
 				if count, known := below[bucket.GetUpperBound()]; known {
 					last = count
 				}

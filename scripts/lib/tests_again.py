@@ -1,12 +1,12 @@
 #!/usr/bin/env python3
-"""Tells a test that a busy machine broke from one that is broken.
+"""Distinguishes tests that failed because the machine was busy from tests that are broken.
 
 Usage: tests_again.py OUTPUT
 
-OUTPUT is what `cargo test --workspace --no-fail-fast` printed, both streams in one file. Exits with 0 if each test in it that
-failed is one against the running machine (package fxtrec-tests, and the unit tests of fxtrec-kernel, which load programs into the
-kernel), if they are no more than three, and if each of them passes twice when it runs alone, of three times at most.
-Whatever else failed, a build or a program that crashed among it, exits with 1.
+OUTPUT is the output of `cargo test --workspace --no-fail-fast`, both streams in one file. Exits with 0 if every failed test is one that
+records the running machine (package fxtrec-tests, and the unit tests of fxtrec-kernel, which load programs into the kernel), if there are
+at most three of them, and if each of them passes twice when it runs alone, in at most three runs. Any other failure, such as a failed build
+or a crashed program, exits with 1.
 """
 
 import os
@@ -22,21 +22,21 @@ OF_MACHINE = {"-p fxtrec-tests ": "tests", "-p fxtrec-kernel --lib ": "recorder/
 
 
 def failed(text):
-    """The targets that failed, as arguments of cargo, with their programs, and the names of the tests, each counted by its own program."""
+    """The targets that failed, as arguments of cargo, with their programs, and the names of the tests, each counted in its own program."""
     heading = re.search(r"^error: (\d+) targets? failed:$", text, re.M)
     if not heading:
         sys.exit("the tests did not run to their end")
     targets = re.findall(r"^    `([^`]+)`$", text[heading.end() :], re.M)
     if len(targets) != int(heading[1]):
         sys.exit(f"{heading[1]} targets failed, {len(targets)} are named")
-    # The second list of a program has the names alone.
+    # The second list of a program contains only the names.
     lists = re.findall(
         r"^failures:\n((?:    \S+\n)+)\ntest result: FAILED\. \d+ passed; (\d+) failed;", text, re.M
     )
     names = [name for listed, _ in lists for name in listed.split()]
     if len(lists) != len(targets) or len(names) != sum(int(count) for _, count in lists):
         sys.exit(f"{len(targets)} targets failed, {len(lists)} of them tell which tests: did one crash?")
-    # Each program is named before its tests, and its target behind them.
+    # Each program is named before its tests, and its target after them.
     programs, program = {}, None
     for running, target in re.findall(r"^     Running .* \((.+)\)$|to rerun pass `([^`]+)`$", text, re.M):
         program = running or program
@@ -61,7 +61,7 @@ def main():
         still = [name for name in names if passed[name] < PASSES]
         ran = []
         for target, program in targets.items() if still else []:
-            # Not by cargo, which would rebuild the programs of one package with only that package's features.
+            # Cargo is not used for this, since it would rebuild the programs of one package with only that package's features.
             command = [os.path.abspath(program), "--exact", "--test-threads=1", *still]
             folder = next(folder for prefix, folder in OF_MACHINE.items() if (target + " ").startswith(prefix))
             print("+", *command, flush=True)

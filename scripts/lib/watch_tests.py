@@ -3,10 +3,10 @@
 
 Usage: watch_tests.py PROGRAM [ARGUMENT...]
 
-Cargo starts test programs by it (`CARGO_TARGET_<TRIPLE>_RUNNER`); other programs are run as they are. A test is named when libtest says
-that it has been running for over 60 seconds; a minute later this names it again, and three minutes after that it lists the program's
-threads and kills its process group: the exit status is 101, as if the test had failed. The time includes that in which a test waits for
-its turn to record the machine. Where tests run one after the other, libtest names each before it begins.
+Cargo starts test programs through it (`CARGO_TARGET_<TRIPLE>_RUNNER`); other programs are run unchanged. libtest reports when a test has
+been running for over 60 seconds; a minute later this names it again, and three minutes after that it lists the program's threads and kills
+its process group: the exit status is 101, as if the test had failed. That includes the time in which a test waits for its turn to record
+the machine. If tests run one after the other, libtest names each before it begins.
 """
 
 import os
@@ -20,7 +20,7 @@ import time
 
 LIMIT = float(os.environ.get("FXTREC_TEST_LIMIT", "300"))
 SAID_AFTER = min(120.0, LIMIT)
-# What libtest waits before it names a slow test.
+# How long libtest waits before it names a slow test.
 NAMED_AFTER = 60.0
 SLOW = re.compile(rb"^test (\S+)(?: - .*)? has been running for over 60 seconds")
 DONE = re.compile(rb"^test (\S+)(?: - .*)? \.\.\. (?:ok|FAILED|ignored)")
@@ -28,7 +28,7 @@ BEGUN = re.compile(rb"^test (\S+)(?: - .*)? \.\.\. $")
 
 
 class Watch:
-    """Which tests run for long, from the output of libtest."""
+    """Which tests have been running for long, according to libtest's output."""
 
     def __init__(self):
         self.deadlines = {}
@@ -36,7 +36,7 @@ class Watch:
         self.line = b""
 
     def take(self, output, now):
-        """Notes what a piece of output says of tests."""
+        """Parses a piece of output about tests."""
         lines = (self.line + output).split(b"\n")
         self.line = lines.pop()
         for line in lines:
@@ -48,18 +48,18 @@ class Watch:
             self.deadlines.setdefault(begun[1], now + LIMIT)
 
     def long(self, now):
-        """The tests that have now run for longer than two minutes."""
+        """The tests that have now been running for longer than two minutes."""
         long = {name for name, deadline in self.deadlines.items() if deadline - LIMIT + SAID_AFTER <= now} - self.said
         self.said |= long
         return [name.decode(errors="replace") for name in long]
 
     def late(self, now):
-        """The tests whose time is up."""
+        """The tests whose time limit has passed."""
         return [name.decode(errors="replace") for name, deadline in self.deadlines.items() if deadline <= now]
 
 
 def threads_of(process):
-    """The threads of a process: name, state, the function of the kernel in which it sleeps."""
+    """The threads of a process: name, state, the kernel function in which it sleeps."""
     for task in sorted(pathlib.Path(f"/proc/{process}/task").iterdir()):
         try:
             state = (task / "stat").read_text().rpartition(")")[2].split()[0]

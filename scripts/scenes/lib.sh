@@ -1,5 +1,5 @@
-# For scenes: real programs with one cause planted by configuration or input. scripts/check-scenes records each as COMMAND, and compares the
-# first sentence of `fxtrec why` with the line `# expect:` of the scene. QUIET=1 leaves the cause out. The victim prints its worst
+# Shared by the scenes: real programs with one cause planted by configuration or input. scripts/check-scenes records each as COMMAND, and
+# compares the first sentence of `fxtrec why` with the line `# expect:` of the scene. QUIET=1 omits the cause. The victim prints its worst
 # interval by CLOCK_MONOTONIC.
 set -eu
 PATH=/usr/sbin:/usr/bin:/sbin:/bin
@@ -17,7 +17,7 @@ finish() {
 trap finish EXIT
 trap 'exit 143' TERM INT HUP
 
-# What is built before the recording: PREPARE=1 does only that, in SCENE_DIR; a later run in that directory finds it there.
+# The part that is built before the recording: PREPARE=1 does only that, in SCENE_DIR; a later run in that directory finds it there.
 prepared() { [[ ${SCENE_DIR:-} && ! ${PREPARE:-} ]]; }
 begin() { [[ ! ${PREPARE:-} ]] || exit 0; }
 
@@ -32,7 +32,7 @@ await_port() {
     exit 1
 }
 
-# client NAME PORT SECONDS MESSAGE: a thread NAME that sends MESSAGE again and again, with 3 ms between answers.
+# client NAME PORT SECONDS MESSAGE: a thread NAME that sends MESSAGE repeatedly, with 3 ms between answers.
 cat >client.py <<'P'
 import socket, sys, time
 name, port, seconds, message = sys.argv[1], int(sys.argv[2]), float(sys.argv[3]), sys.argv[4]
@@ -42,7 +42,7 @@ connection = socket.create_connection(('127.0.0.1', port))
 connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
 now = lambda: time.clock_gettime(time.CLOCK_MONOTONIC)
 worst, at, end = 0, 0, now() + seconds
-# It goes on after the worst, which is not to be the last of its work.
+# It goes on for a while after the worst interval: that must not be the end of the recording.
 while now() < max(end, at + worst + 0.3):
     begun = now()
     connection.sendall(message)
@@ -66,7 +66,7 @@ class Worst:
     def __init__(self): self.took, self.at = 0, 0
     def add(self, begun, took):
         if took > self.took: self.took, self.at = took, begun
-    # A loop goes on after the worst, which is not to be the last of its work.
+    # A loop goes on for a while after the worst interval: that must not be the end of the recording.
     def until(self, end): return max(end, self.at + self.took + .3)
     def tell(self, who): print('victim %s from %.6f to %.6f' % (who, self.at, self.at + self.took), flush=True)
 P

@@ -1,5 +1,5 @@
 #!/bin/bash
-# A transaction of `month-end` keeps a row for 300 ms that `order-entry` updates.
+# A transaction of `month-end` locks a row for 300 ms that `order-entry` updates.
 # needs: postgresql
 # expect: order-entry\[\d+\].*postgres\[\d+\] woke it, which .*postgres\[\d+\] woke it
 . "$(dirname "$0")/lib.sh"

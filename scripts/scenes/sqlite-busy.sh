@@ -1,6 +1,5 @@
 #!/bin/bash
-# A writer keeps the database for 300 ms. SQLite's busy handler in `order-entry` sleeps and tries again.
-# needs: python3
+# A writer locks the database for 300 ms. SQLite's busy handler in `order-entry` sleeps and tries again. needs: python3
 # expect: order-entry\[\d+\].*slept \d+ times in \w+.*nightly-batch\[\d+\]
 . "$(dirname "$0")/lib.sh"
 begin

@@ -29,7 +29,7 @@ OWN double now(clockid_t clock)
 	return (double)time.tv_sec * 1e3 + (double)time.tv_nsec / 1e6;
 }
 
-/* Computes for so many milliseconds of the thread's own CPU time. */
+/* Computes for this many milliseconds of the thread's own CPU time. */
 OWN void compute(double ms)
 {
 	double end = now(CLOCK_THREAD_CPUTIME_ID) + ms;

@@ -1,4 +1,4 @@
-"""Blocks in a known place, three functions deep, in the main thread and in another one, in so many rounds."""
+"""Blocks in a known place, three functions deep, in the main thread and in another one, for the given number of rounds."""
 
 import sys
 import threading
@@ -32,5 +32,5 @@ thread.start()
 print(threading.main_thread().native_id, thread.native_id)
 outer(int(sys.argv[1]))
 thread.join()
-# A name is read within 10 ms of its stack: until then, the functions must be there.
+# A name is read within 10 ms of its stack: until then, the functions must exist.
 threading.Event().wait(0.1)

@@ -1,7 +1,7 @@
 //! Threads that block in known functions, for the tests of stacks: `blocker ROUNDS`.
 //!
-//! Each thread prints its id, where it waits, and for how long it did so by its own clock. The tests compile it with frame
-//! pointers, and so it uses nothing but the standard library.
+//! Each thread prints its id, where it waits, and for how long it did so by its own clock. The tests compile it with frame pointers, so it
+//! uses only the standard library.
 
 use std::io::{PipeReader, Read, Write};
 use std::sync::{Condvar, Mutex};
@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 
 const LONG: Duration = Duration::from_millis(4);
 
-/// Much shorter than what is asked for, and so without stacks.
+/// Much shorter than the requested minimum, and so without stacks.
 const SHORT: Duration = Duration::from_micros(50);
 
 /// The thread's own id, the last part of `PID/task/TID`.
@@ -18,7 +18,7 @@ fn own_id() -> String {
     link.file_name().expect("an id").to_str().expect("a number").to_owned()
 }
 
-/// Says what a thread did.
+/// Prints the activity of a thread.
 fn tell(what: &str, wait: impl Fn() -> u32, rounds: usize) {
     let begin = Instant::now();
     let mut sum = 0;
@@ -69,6 +69,6 @@ fn main() {
             }
         });
     });
-    // On a busy machine the recorder looks into a process late, and must not come too late.
+    // On a busy machine, the recorder reads the process's memory map late, but must not be too late.
     std::thread::sleep(Duration::from_millis(500));
 }

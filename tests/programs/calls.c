@@ -1,6 +1,5 @@
-/* calls N [wait|beat]: work() N times, leaf() once in each, descend() to a depth of N, vanish()
-   once. With "wait", all of it comes after the end of standard input; with "beat", as well, and
-   until then beat() every millisecond, with numbers from 0. */
+/* calls N [wait|beat]: work() N times, leaf() once in each, descend() to a depth of N, vanish() once. With "wait", it does all of this
+   after the end of standard input; with "beat" as well, and until then it calls beat() every millisecond, with numbers from 0. */
 #include <poll.h>
 #include <pthread.h>
 #include <stdio.h>
@@ -29,10 +28,10 @@ KEEP int work(int number, const char *name, struct job *job)
     return (int)leaf(number);
 }
 
-/* The same code by another name. */
+/* The same code under another name. */
 int work_alias(int, const char *, struct job *) __attribute__((alias("work")));
 
-/* Returns depth, and is depth + 1 calls. */
+/* Returns depth, after depth + 1 calls. */
 KEEP int descend(int depth)
 {
     if (depth == 0)
@@ -52,7 +51,7 @@ KEEP void beat(int number)
     sink += number;
 }
 
-/* Whether standard input has ended after a millisecond, in which nothing came. */
+/* Whether standard input has ended, after waiting a millisecond. */
 static int ended(void)
 {
     struct pollfd input = {.fd = 0, .events = POLLIN};

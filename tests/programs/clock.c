@@ -1,4 +1,4 @@
-/* Looks at the clock for half a second of its CPU time, which the vDSO does. */
+/* Reads the clock for half a second of CPU time; this runs in the vDSO. */
 #include <time.h>
 
 __attribute__((noinline, noclone)) static long reads_the_clock(void)

@@ -1,4 +1,5 @@
-/* Threads that block again and again on stacks full of addresses in a function whose entry in .eh_frame takes long to follow: `costly THREADS MS`. */
+/* Threads that block repeatedly on stacks full of addresses in a function whose entry in .eh_frame takes long to process: `costly THREADS
+ * MS`. */
 #include <pthread.h>
 #include <stdint.h>
 #include <stdlib.h>

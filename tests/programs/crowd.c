@@ -1,8 +1,8 @@
-/* Crowds, for the bounds of what a recorder keeps of stacks. Each of their members waits a little longer than a millisecond, again and again.
+/* Crowds, for the limits on the stacks that a recorder keeps. Each of their members waits a little longer than a millisecond, repeatedly.
  *   crowd sleepers THREADS ROUNDS   threads that wait in usleep(1100)
- *   crowd programs COUNT            programs, each a file of its own, one after the other
+ *   crowd programs COUNT            programs, each in a separate file, one after the other
  *   crowd mappings COUNT            mappings of one page of this file, with a wait in each
- * With -DMANY, the file has 200 000 functions more, with what they are unwound by. */
+ * With -DMANY, the file has 200 000 more functions, with their unwind tables. */
 #define _GNU_SOURCE
 #include <fcntl.h>
 #include <pthread.h>
@@ -25,7 +25,7 @@ __asm__(".text\n.rept 200000\n.cfi_startproc\npush %rax\n.cfi_adjust_cfa_offset 
 
 static int count, rounds;
 
-/* Calls nothing, so that it runs wherever it is mapped. */
+/* It calls nothing, so that it can run wherever it is mapped. */
 __attribute__((noinline, noclone, aligned(4096))) static void waits_where_it_is(void)
 {
 	struct timespec time = { 0, 1100000 };
@@ -62,7 +62,7 @@ static void must(int is_well, const char *what)
 	}
 }
 
-/* Where this program's file has the page of a function. */
+/* Where this program's file contains the page of a function. */
 static off_t offset_of(unsigned long address)
 {
 	char line[512];
@@ -95,7 +95,7 @@ static void mappings(void)
 	int file = open("/proc/self/exe", O_RDONLY);
 	void **all = calloc(count, sizeof *all);
 	must(file >= 0, "/proc/self/exe");
-	/* Twice the same page is two mappings. */
+	/* Two mappings of the same page count as two mappings. */
 	for (int at = 0; at < count; at++) {
 		all[at] = mmap(NULL, 4096, PROT_READ | PROT_EXEC, MAP_PRIVATE, file, offset);
 		must(all[at] != MAP_FAILED, "mmap");

@@ -1,7 +1,7 @@
 /*
- * Threads that sleep again and again, below return addresses into a function whose table to unwind by is expensive: rules of 184 registers,
- * and then instructions that copy or look through all of them, up to the longest entry that is read. With -DEXPRESSION, the rule of its
- * frame is an expression as long as that.
+ * Threads that sleep repeatedly, below return addresses into a function whose unwind table is expensive: rules for 184 registers, followed
+ * by instructions that copy or search all of them, up to the longest entry that is read. With -DEXPRESSION, the rule of its frame is an
+ * expression of that length.
  *
  *     dear THREADS SECONDS
  */
@@ -22,7 +22,8 @@ extern char sled[];
 	".cfi_escape 0x0f, 0xe2, 0xd4, 0x03, 0x77, 0x08\n" \
 	".rept 30000\n.cfi_escape 0x12, 0x13\n.endr\n"
 #else
-/* DW_CFA_same_value of all but the stack pointer and the return address, then DW_CFA_remember_state and DW_CFA_restore_state. */
+/* DW_CFA_same_value for all registers except the stack pointer and the return address, then DW_CFA_remember_state and
+ * DW_CFA_restore_state. */
 #define TABLE \
 	".set register, 18\n.rept 110\n.cfi_same_value register\n.set register, register + 1\n.endr\n" \
 	".rept 29000\n.cfi_escape 0x0a, 0x0b\n.endr\n"
@@ -48,7 +49,7 @@ static void *run(void *unused)
 	double end = now() + seconds;
 	(void)unused;
 	while (now() < end) {
-		/* Different addresses: rules that were found once are known. */
+		/* Different addresses, since rules that were found once are cached. */
 		for (int word = WORDS; word < 2 * WORDS; word++)
 			stack[word] = (uint64_t)sled + 1 + random() % (SLED - 1);
 		__asm__ volatile("mov %%rsp, %%r12\n\tmov %%rbp, %%r13\n\tmov %0, %%rsp\n\txor %%ebp, %%ebp\n\t"

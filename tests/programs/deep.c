@@ -1,4 +1,4 @@
-/* Waits a hundred calls deep, in functions with some data each: `deep ROUNDS`. Prints its thread's id. */
+/* Waits a hundred calls deep, in functions with some local data each: `deep ROUNDS`. Prints its thread's id. */
 #define _GNU_SOURCE
 #include <stdio.h>
 #include <stdlib.h>

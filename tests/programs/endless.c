@@ -1,4 +1,4 @@
-/* A program that waits where the table to unwind by has an expression that jumps to itself. */
+/* A program that waits where the unwind table has an expression that jumps to itself. */
 #define _GNU_SOURCE
 #include <time.h>
 

@@ -1,5 +1,5 @@
-/* Waits in a function that is called as the build says, and then executes another program in the same process: `heir ROUNDS
- * [PROGRAM ARGUMENT...]`. Two builds have the same addresses. */
+/* Waits in a function whose name the build selects, and then executes another program in the same process: `heir ROUNDS [PROGRAM
+ * ARGUMENT...]`. Two builds have the same addresses. */
 #include <stdlib.h>
 #include <time.h>
 #include <unistd.h>

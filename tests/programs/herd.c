@@ -1,5 +1,5 @@
-/* A herd: THREADS threads, each of which waits in a function of its own, all woken at once, ROUNDS times: `herd ROUNDS MS`.
- * Prints the id of each and the name of its function. Between two calls everybody waits for MS milliseconds. */
+/* A herd: THREADS threads, each of which waits in a different function, all woken at once, ROUNDS times: `herd ROUNDS MS`. Prints the id of
+ * each and the name of its function. Between two calls all threads wait for MS milliseconds. */
 #define _GNU_SOURCE
 #include <limits.h>
 #include <linux/futex.h>
@@ -16,7 +16,7 @@ enum { THREADS = 200 };
 static atomic_uint call;
 static unsigned rounds;
 
-/* What comes behind the call keeps it from being the last thing that the function does. */
+/* The code after the call prevents a tail call. */
 #define WAITS(name) \
 	__attribute__((noinline, noclone)) static void waits_##name(unsigned seen) \
 	{ \
@@ -58,7 +58,7 @@ int main(int count, char **words)
 		atomic_fetch_add(&call, 1);
 		syscall(SYS_futex, &call, FUTEX_WAKE_PRIVATE, INT_MAX, NULL, NULL, 0);
 	}
-	/* Not by themselves: they would wait for each other to print. */
+	/* The threads do not print this themselves: they would wait for each other. */
 	for (size_t at = 0; at < THREADS; at++) {
 		void *tid;
 		pthread_join(threads[at], &tid);

@@ -1,5 +1,4 @@
-/* lasts MS...: work() for each number, which computes for so many milliseconds, with a sleep of a millisecond before
-   and after each. */
+/* lasts MS...: work() for each number, which computes for this many milliseconds, with a sleep of a millisecond before and after each. */
 #include <poll.h>
 #include <stdlib.h>
 #include <time.h>

@@ -1,4 +1,4 @@
-/* Its main thread ends, and a worker goes on: it waits in a known function until standard input ends. */
+/* Its main thread ends, and a worker continues: it waits in a known function until standard input ends. */
 #include <poll.h>
 #include <pthread.h>
 #include <unistd.h>

@@ -1,5 +1,5 @@
-/* Processes that block again and again in code that they made themselves, each time with 125 callers that are none: `liar ROUNDS PROCESSES`.
- * The map of each for perf calls 20 000 functions by very long names. x86-64 only. */
+/* Processes that block repeatedly in code that they generated themselves, each time with 125 callers that do not exist: `liar ROUNDS
+ * PROCESSES`. The perf map of each process names 20 000 functions with very long names. x86-64 only. */
 #define _GNU_SOURCE
 #include <stdint.h>
 #include <stdio.h>
@@ -29,7 +29,7 @@ int main(int count, char **values)
 {
 	/* push %rbp; mov %rsi,%rbp; mov $35,%eax; xor %esi,%esi; syscall; pop %rbp; ret: nanosleep with a frame register that is chosen */
 	static const unsigned char CODE[] = { 0x55, 0x48, 0x89, 0xf5, 0xb8, 35, 0, 0, 0, 0x31, 0xf6, 0x0f, 0x05, 0x5d, 0xc3 };
-	/* On the stack, behind which frames are looked for. */
+	/* It is on the stack; the unwinder looks for frames above it. */
 	volatile uint64_t chain[CALLERS + 1][2] = { { 0 } };
 	struct timespec wait = { 0, 1100000 };
 	if (count != 3) return 2;

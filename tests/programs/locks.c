@@ -1,5 +1,5 @@
-/* Threads that wait for locks whose owner each of them knows: `locks ROUNDS`. For each wait, the waiter prints its own thread id,
- * the kind of lock, the address of its futex, and the id of the owner, or 0 where the futex has none. */
+/* Threads that wait for locks whose owner is known: `locks ROUNDS`. For each wait, the waiter prints its own thread id, the kind of lock,
+ * the address of its futex, and the id of the owner, or 0 if the futex has none. */
 #define _GNU_SOURCE
 #include <linux/futex.h>
 #include <pthread.h>
@@ -11,7 +11,7 @@
 #include <unistd.h>
 
 static pthread_mutex_t plain = PTHREAD_MUTEX_INITIALIZER, checking, inheriting, robust;
-/* Beside the word there is what a mutex would have there: the id of a thread. */
+/* Next to the word is the value that a mutex would have there: the id of a thread. */
 static struct { uint32_t word, count, owner, users, kind; } gate;
 static struct { const char *name; pthread_mutex_t *lock; uint32_t *word; } locks[] = {
 	{"plain", &plain, (uint32_t *)&plain},
@@ -36,8 +36,8 @@ static long sleeps(pid_t tid)
 	return atol(strchr(count, ':') + 1);
 }
 
-/* Until a thread has slept more often than before. Its state does not tell: one that is asleep by its state may be on its CPU still, as
- * long as it hopes to get the lock soon. */
+/* Waits until a thread has slept more often than before. Its state is not enough: a thread that is asleep by its state may still be on its
+ * CPU, spinning for the lock. */
 static void await_sleep(pid_t tid, long before)
 {
 	while (sleeps(tid) <= before)
@@ -51,7 +51,7 @@ static void *waits(void *arg)
 	struct wait *wait = arg;
 	pid_t own = gettid();
 	pthread_mutex_t *lock = locks[wait->lock].lock;
-	/* First, so that printing is no wait behind the sleep that the owner looks for. */
+	/* This is executed first, so that printing is not a wait after the sleep that the owner looks for. */
 	flockfile(stdout);
 	printf("%d %s %lx %d\n", own, locks[wait->lock].name, (long)locks[wait->lock].word, lock ? wait->owner : 0);
 	fflush(stdout);
@@ -78,7 +78,7 @@ static void make(pthread_mutex_t *lock, int type, int protocol, int robustness)
 	if (pthread_mutex_init(lock, &attr)) abort();
 }
 
-/* Has each lock once, until somebody sleeps for it. */
+/* Takes each lock once, until another thread sleeps for it. */
 static void *owns(void *unused)
 {
 	for (unsigned at = 0; at < sizeof locks / sizeof *locks; at++) {

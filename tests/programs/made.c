@@ -1,6 +1,6 @@
-/* Blocks in a function that calls back through code that it has compiled itself: `made ROUNDS`, and more of them until the program that
- * started it has the map open, for half a minute at most. It tells perf what that is called, as runtimes do, prints its thread's id, and
- * takes the map away at its end. */
+/* Blocks in a function that calls back through code that it has compiled itself: `made ROUNDS`, and further rounds until the program that
+ * started it has the map open, for at most half a minute. It writes its function name for perf, as runtimes do, prints its thread's id, and
+ * removes the map at its end. */
 #define _GNU_SOURCE
 #include <dirent.h>
 #include <stdio.h>

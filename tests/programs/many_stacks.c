@@ -1,4 +1,4 @@
-/* Each wait has another stack: of eight among a thousand functions. Usage: many_stacks WAITS THREADS */
+/* Each wait has a different stack: eight of a thousand functions. Usage: many_stacks WAITS THREADS */
 #include <pthread.h>
 #include <stdint.h>
 #include <stdlib.h>

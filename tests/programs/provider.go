@@ -45,7 +45,7 @@ func message(kind uint16, second uint16, length uint32, data uint64, payload str
 	return append(bytes, payload...)
 }
 
-// The text in whole words, filled with zeros.
+// The text in whole words, padded with zeros.
 func wordsOf(text string) []uint64 {
 	padded := make([]byte, (len(text)+7)/8*8)
 	copy(padded, text)
@@ -99,7 +99,7 @@ func newBuffer(fd int, size, mode uint64) *buffer {
 	return b
 }
 
-// Readers may look at any time: what comes before a store is seen before it.
+// Readers may read at any time: everything before a store must be visible before it.
 func (b *buffer) store(at, word uint64) { atomic.StoreUint64(&b.words[at], word) }
 
 func (b *buffer) identity() { b.store(1, 1|b.mode<<16|b.wrapped<<32) }
@@ -119,13 +119,13 @@ func (b *buffer) putDurable(words []uint64) {
 
 func (b *buffer) base() uint64 { return headerWords + b.durable + b.wrapped&1*b.rolling }
 
-// Says whether there was room; what has none is counted in the header.
+// Returns whether there was room; records without room are counted in the header.
 func (b *buffer) put(words []uint64) bool {
 	if b.at+uint64(len(words)) > b.rolling {
 		b.store(8, b.words[8]+1)
 		return false
 	}
-	// The first word last: where it is zero, nothing was written.
+	// The first word is written last: where it is zero, nothing was written.
 	for at := len(words) - 1; at >= 0; at-- {
 		b.store(b.base()+b.at+uint64(at), words[at])
 	}
@@ -189,8 +189,8 @@ func (p *provider) event(kind uint64, name string, time uint64) {
 	p.put(append([]uint64{head, time}, body...))
 }
 
-// Goes on in the other rolling buffer, and waits until this one is saved. A program that must not wait does this on a thread of
-// its own, and drops records in the meantime.
+// Continues in the other rolling buffer, and waits until this one is saved. A program that must not wait does this on a separate thread,
+// and drops records in the meantime.
 func (p *provider) save() {
 	if p.mode != streaming {
 		return
@@ -217,7 +217,7 @@ func (p *provider) save() {
 func main() {
 	spans, err := strconv.Atoi(os.Args[1])
 	check(err)
-	// Records name a thread of the kernel, so this goroutine stays on its own.
+	// Records name a kernel thread, so this goroutine stays on one thread.
 	runtime.LockOSThread()
 	p := connect("in go")
 	for number := 0; number < spans; number++ {

@@ -3,9 +3,8 @@
 
     provider.py SPANS [kill]
 
-Records SPANS durations named `sleep`, each around a sleep of two milliseconds, and prints the
-begin and end of each in nanoseconds of CLOCK_MONOTONIC. Then it stops when it is told to, or is
-killed at once, by itself.
+Records SPANS durations named `sleep`, each around a sleep of two milliseconds, and prints the begin and end of each in nanoseconds of
+CLOCK_MONOTONIC. Afterwards, it stops on request, or kills itself immediately.
 """
 import mmap
 import os
@@ -70,13 +69,13 @@ class Buffer:
 
     def put(self, words):
         base = HEADER_WORDS + self.durable + (self.wrapped & 1) * self.rolling + self.at
-        # The first word last: where it is zero, nothing was written.
+        # The first word is written last: where it is zero, nothing was written.
         for index in range(len(words) - 1, -1, -1):
             self.view[base + index] = words[index]
         self.at += len(words)
 
     def switch(self):
-        """Goes on in the other buffer; returns the request to save this one."""
+        """Continues in the other buffer; returns the request to save this one."""
         request = packet(SAVE_BUFFER, self.wrapped, self.durable_end * 8)
         self.view[6 + (self.wrapped & 1)] = self.at * 8
         self.wrapped, self.at = self.wrapped + 1, 0
@@ -130,7 +129,7 @@ class Provider:
         select.select([self.control], [], [])
         kind, _, _, session = struct.unpack_from("=HHIQ", self.control.recv(65536))
         assert (kind, session) == (STOP, self.session)
-        # Buffer and durable data are final; fxtrec takes what has not been saved.
+        # Buffer and durable data are final; fxtrec saves the rest.
         self.control.send(message(STOPPED, session))
 
 

@@ -1,6 +1,6 @@
 /*
- * Looks like CPython 3.11 to whoever reads its memory: a state for this thread in a list without an end, and a function that calls itself
- * for ever, with a name whose length is a lie.
+ * Looks like CPython 3.11 to a reader of its memory: a state for this thread in an endless list, and a function that calls itself forever,
+ * with a name whose length is false.
  */
 #include <pthread.h>
 #include <stdint.h>

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""A client of fxtrec's trace controller, with the package varlink of PyPI: every method once.
+"""A client of fxtrec's trace controller, with the package varlink of PyPI, that calls every method once.
 
     session_client.py SOCKET OUTPUT SNAPSHOT
 

@@ -1,6 +1,6 @@
-/* A file system that stops answering, and a program that blocks in a library from there: `silent FOLDER LIBRARY PID_FILE ROUNDS`. Only this
- * program and its children see the file system. With -1 rounds it goes on answering; with -2 the program itself hangs in a page of the library
- * that is not in memory, with -3 it does so with the lock of its memory. It is built twice; with -DLIBRARY it is the library. */
+/* A file system that stops responding, and a program that blocks in a library from it: `silent FOLDER LIBRARY PID_FILE ROUNDS`. Only this
+ * program and its children see the file system. With -1 rounds it keeps responding; with -2 the program itself hangs on a page of the
+ * library that is not in memory, with -3 it does so while it holds its memory lock. It is built twice; with -DLIBRARY it is the library. */
 #define _GNU_SOURCE
 #include <unistd.h>
 
@@ -32,7 +32,7 @@ static void check(int is_well, const char *what)
 	exit(1);
 }
 
-/* Whether the next one to open the file has nothing of it in memory. */
+/* Whether the next process to open the file finds none of it in memory. */
 static volatile int *is_direct;
 
 static struct fuse_attr attributes(unsigned long node, long size)
@@ -42,7 +42,7 @@ static struct fuse_attr attributes(unsigned long node, long size)
 	return it;
 }
 
-/* Serves one file, until it is to be silent. Then the connection stays open for a minute at most. */
+/* Serves one file, until told to fall silent. Afterwards, the connection stays open for at most a minute. */
 static void serve(int fuse, const char *content, long size, volatile int *is_silent)
 {
 	static char question[1 << 20];
@@ -95,17 +95,17 @@ static void *reads(void *file)
 static void *blocks_all_the_time(void *unused)
 {
 	(void)unused;
-	/* In no function of the silent file, which is not in memory any more. */
+	/* This is not in a function of the silent file, which is no longer in memory. */
 	for (;;) usleep(4000);
 	return NULL;
 }
 
-/* Holds the lock of this process's memory: to map a file for which nothing is kept in memory waits for the page that another thread reads. */
+/* Holds this process's memory lock: mapping a file that is not in memory waits for the page that another thread reads. */
 static void lock_memory(const char *path)
 {
 	static int file, direct;
 	pthread_t thread;
-	/* As long as a name can be: who wants the whole of it asks for the command line. */
+	/* The maximum length of a name, so that readers use the command line for the whole name. */
 	check(prctl(PR_SET_NAME, "silent-and-lock") == 0, "name");
 	file = open(path, O_RDONLY);
 	*is_direct = 1;
@@ -119,7 +119,7 @@ static void lock_memory(const char *path)
 	usleep(200000);
 	puts("locks");
 	fflush(stdout);
-	/* In the place of another mapping, which is locked too. */
+	/* It takes the place of another mapping, which is locked, too. */
 	mmap(place, 1 << 16, PROT_READ, MAP_PRIVATE | MAP_FIXED, direct, 0);
 }
 
@@ -159,10 +159,10 @@ int main(int count, char **values)
 	void *loaded = dlopen(path, RTLD_NOW);
 	void (*blocks)(int) = loaded ? (void (*)(int))dlsym(loaded, "blocks_in_silence") : NULL;
 	if (!blocks) { fprintf(stderr, "silent: %s\n", dlerror()); return 1; }
-	/* What it needs of the library is in memory from here on. */
+	/* From here on, the parts of the library that it needs are in memory. */
 	blocks(1);
 	if (atoi(values[4]) == -2) {
-		/* To open it again lets the kernel forget what it has of the file. */
+		/* Opening it again makes the kernel drop its cached pages of the file. */
 		int again = open(path, O_RDONLY);
 		char *page = mmap(NULL, 4096, PROT_READ, MAP_PRIVATE, again, 0);
 		check(again >= 0 && page != MAP_FAILED, path);
@@ -177,7 +177,7 @@ int main(int count, char **values)
 	}
 	*is_silent = atoi(values[4]) >= 0;
 	for (int round = atoi(values[4]); round > 0; round--) blocks(4000);
-	/* Nothing of the library is to be asked for any more. */
+	/* From here on, nothing of the library may be requested. */
 	_exit(0);
 }
 #endif

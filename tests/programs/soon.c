@@ -27,7 +27,7 @@ FUNCTION static int waits_here(void)
     return usleep(30000) + 1;
 }
 
-/* Not for as long as the other, or the compiler would make one function of both. */
+/* The length differs from that of the other, or the compiler would merge them into one function. */
 FUNCTION static int waits_before(void)
 {
     return usleep(31000) + 1;

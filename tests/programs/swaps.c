@@ -9,7 +9,7 @@
 #ifdef NAME
 __attribute__((noinline)) void NAME(int us) { usleep(us); DONE; }
 void (*const blocks)(int) = NAME;
-/* Pages of code that can be taken away. */
+/* Pages of code that can be unmapped. */
 __asm__(".text\n.balign 4096\n.globl spare\nspare: .skip 8192\n");
 #else
 #include <dlfcn.h>

@@ -1,5 +1,5 @@
-// Two processes that send each other numbered messages over UDP: `talk server PORT COUNT` answers each message with the next
-// number, `talk client PORT COUNT` asks. What tells of a message are the functions that go before it and come after it.
+// Two processes that send each other numbered messages over UDP: `talk server PORT COUNT` answers each message with the next number, `talk
+// client PORT COUNT` sends requests. Messages are identified by the functions that are called before and after them.
 #include <arpa/inet.h>
 #include <stdint.h>
 #include <stdlib.h>
@@ -12,7 +12,7 @@ __attribute__((noinline)) void sent(uint64_t id) { __asm__ volatile("" : : "r"(i
 
 __attribute__((noinline)) void received(uint64_t id) { __asm__ volatile("" : : "r"(id) : "memory"); }
 
-// The number that tells the other side nothing but that this one is there.
+// The number that only signals that this side is there.
 static const uint64_t HELLO = UINT64_MAX;
 
 int main(int argc, char **argv) {
@@ -43,7 +43,7 @@ int main(int argc, char **argv) {
     for (int tries = 0;; tries++) {
         if (tries == 1000) return 1;
         id = HELLO;
-        // Both fail as long as nobody listens.
+        // Both fail as long as no process listens.
         if (send(channel, &id, sizeof id, 0) == sizeof id && recv(channel, &id, sizeof id, 0) == sizeof id) break;
         usleep(50000);
     }
@@ -53,7 +53,7 @@ int main(int argc, char **argv) {
         id = 2 * asked;
         sent(id);
         if (send(channel, &id, sizeof id, 0) != sizeof id) return 1;
-        // An answer to an earlier hello may be on its way yet.
+        // An answer to an earlier hello may still be on its way.
         do {
             if (recv(channel, &id, sizeof id, 0) != sizeof id) return 1;
         } while (id == HELLO);

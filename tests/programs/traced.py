@@ -1,13 +1,12 @@
 #!/usr/bin/env python3
-"""A program that records itself by the package fxt_provider.
+"""A program that records itself with the package fxt_provider.
 
     traced.py THREADS SPANS [fork|signal|flood|named]
 
-Each thread records SPANS durations named `nap`, each around a sleep of two milliseconds, and prints its thread id, and
-the times just before and just after, in nanoseconds of CLOCK_MONOTONIC. With `fork`, a child does the same without
-being a provider, and one that becomes one records a moment. With `signal`, a handler records moments meanwhile. With
-`flood`, it records as many moments as THREADS times SPANS in place of all that, and prints how many were refused. With
-`named`, its threads have names of their own.
+Each thread records SPANS durations named `nap`, each around a sleep of two milliseconds, and prints its thread id, and the times just
+before and just after, in nanoseconds of CLOCK_MONOTONIC. With `fork`, a child does the same without being a provider, and a child that
+becomes one records an instant. With `signal`, a handler records instant events at the same time. With `flood`, it records as many moments
+as THREADS times SPANS in place of all that, and prints how many were refused. With `named`, each of its threads has a name.
 """
 import asyncio
 import multiprocessing

@@ -1,5 +1,5 @@
-/* usdt N: app:tick N times with the number, a text and a constant; app:guarded as often, but only
-   while somebody looks at it; app:done once. Prints how often the guard was open. */
+/* usdt N: app:tick N times with the number, a text and a constant; app:guarded as often, but only while the probe is in use; app:done once.
+   Prints how often the guard was open. */
 #include <stdio.h>
 #include <stdlib.h>
 

@@ -1,5 +1,5 @@
-/* USDT probes: a nop, and a note in .note.stapsdt that says where it is and where its arguments
-   are. SIZE is in bytes, negative for a signed argument. */
+/* USDT probes: a nop, and a note in .note.stapsdt with its address and the locations of its arguments. SIZE is in bytes, negative for a
+   signed argument. */
 #ifndef USDT_H
 #define USDT_H
 
@@ -34,7 +34,7 @@
     USDT_NOTE(provider, name, "0", "%c0@%1 %c2@%3 %c4@%5", "i"(size1), "nor"(value1), \
               "i"(size2), "nor"(value2), "i"(size3), "nor"(value3))
 
-/* The counter that the kernel increments as long as somebody looks at the probe. */
+/* The counter that the kernel increments while the probe is in use. */
 #define USDT_SEMAPHORE(provider, name)                                              \
     __attribute__((section(".probes"), used)) volatile unsigned short               \
         provider##_##name##_semaphore

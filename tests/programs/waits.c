@@ -1,5 +1,5 @@
-/* Threads that block in known functions of their own, each by another function of the C library: `waits ROUNDS`. Each prints
- * its thread's id and where it blocks. With frame pointers or without, that function must be in the stack. */
+/* Threads that block in known functions, each through a different function of the C library: `waits ROUNDS`. Each thread prints its id and
+ * where it blocks. With frame pointers or without, that function must be in the stack. */
 #define _GNU_SOURCE
 #include <poll.h>
 #include <pthread.h>
@@ -14,7 +14,7 @@
 #include <unistd.h>
 
 #define OWN __attribute__((noinline, noclone)) static void
-/* What comes behind the call keeps it from being the last thing that the function does. */
+/* The code after the call prevents a tail call. */
 #define DONE __asm__ volatile("" ::: "memory")
 
 static int rounds;
@@ -113,7 +113,7 @@ int main(int count, char **values)
 	}
 	for (int at = 0; at < COUNT; at++)
 		pthread_join(threads[at], NULL);
-	/* On a busy machine the recorder looks into a process late, and must not come too late. */
+	/* On a busy machine the recorder inspects a process late, but must not be too late. */
 	usleep(500000);
 	return 0;
 }

@@ -1,4 +1,4 @@
-//! What a trace holds of the applications that recorded themselves.
+//! The records of applications in a trace.
 
 use std::collections::{BTreeMap, HashMap};
 use std::path::Path;
@@ -10,13 +10,13 @@ use fxt_reader::{Reader, Record};
 #[derive(Clone, Debug)]
 pub struct Event {
     pub name: String,
-    /// Of what kind it is.
+    /// Its kind.
     pub kind: EventKind,
-    /// When, in nanoseconds of `CLOCK_MONOTONIC`.
+    /// Its time, in nanoseconds of `CLOCK_MONOTONIC`.
     pub time: u64,
     pub process: u64,
     pub thread: u64,
-    /// Its arguments that are whole numbers, and true ones as 1.
+    /// Its arguments that are integers, with true as 1.
     pub numbers: BTreeMap<String, u64>,
 }
 
@@ -25,7 +25,7 @@ pub struct Event {
 pub struct Provider {
     pub name: String,
     pub events: Vec<Event>,
-    /// Times that it was said to have filled its buffer.
+    /// How often its buffer was reported full.
     pub filled_up: u64,
     /// The numbers of its `provider_stats`.
     pub stats: HashMap<String, u64>,
@@ -52,7 +52,7 @@ impl Archive {
     /// Reads a file.
     ///
     /// # Panics
-    /// When it cannot be read to its end, or something in it is damaged.
+    /// When it cannot be read to its end, or contains damage.
     pub fn read(path: &Path) -> Archive {
         let mut reader = Reader::open(path).expect("a trace");
         let mut archive = Archive::default();
@@ -111,7 +111,7 @@ impl Archive {
 }
 
 impl Provider {
-    /// The argument `number` of its events of this name that have one, in order.
+    /// The argument `number` of its events with this name that have one, in order.
     pub fn numbers(&self, name: &str) -> Vec<u64> {
         let events = self.events.iter().filter(|event| event.name == name);
         events.filter_map(|event| event.numbers.get("number").copied()).collect()

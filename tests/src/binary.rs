@@ -18,13 +18,13 @@ pub fn command() -> Command {
     command
 }
 
-/// The path of the `fxtrec` that cargo built with the test that asks.
+/// The path of the `fxtrec` that cargo built with the calling test.
 ///
-/// It is a program of this package, under another name: two packages cannot build one of the same name. A link to it is
-/// called `fxtrec`, which is what recordings show and messages say.
+/// It is a program of this package, under another name: two packages cannot build programs with the same name. A link to it is called
+/// `fxtrec`, which is the name in recordings and messages.
 ///
 /// # Panics
-/// When the link cannot be made, or the test was not built by cargo.
+/// When the link cannot be created, or the test was not built by cargo.
 pub fn fxtrec() -> &'static Path {
     static LINK: OnceLock<PathBuf> = OnceLock::new();
     LINK.get_or_init(link)
@@ -36,14 +36,14 @@ fn link() -> PathBuf {
     let profile = test.parent().and_then(Path::parent).expect("cargo puts tests into deps/");
     let folder = profile.join("tested");
     std::fs::create_dir_all(&folder).expect("the target folder can be written to");
-    // Test programs that run at the same time make the same link.
+    // Test programs that run at the same time create the same link.
     let own = folder.join(format!("fxtrec.{}", std::process::id()));
     let link = folder.join("fxtrec");
-    // A process of this id may have been killed here before.
+    // A process with the same id may have been killed here earlier.
     let _ = std::fs::remove_file(&own);
     std::fs::hard_link(profile.join("fxtrec-tested"), &own).expect("cargo built fxtrec-tested");
     std::fs::rename(&own, &link).expect("the target folder can be written to");
-    // Renaming does nothing where both are the same file.
+    // Renaming does nothing if both are the same file.
     let _ = std::fs::remove_file(&own);
     link
 }
@@ -74,10 +74,10 @@ impl PublicCopy {
     }
 }
 
-/// Copies a program that is to be executed.
+/// Copies a program that will be executed.
 ///
-/// Another process does this: a process that a test starts meanwhile would inherit the descriptor that this process
-/// writes to, and a file that is open for writing cannot be executed (ETXTBSY).
+/// Another process creates it: a process that a test starts at the same time would inherit the descriptor that this process writes to, and
+/// a file that is open for writing cannot be executed (ETXTBSY).
 ///
 /// # Panics
 /// When it cannot be copied.

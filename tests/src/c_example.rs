@@ -18,7 +18,7 @@ fn header() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../fxt-writer/capi")
 }
 
-/// Builds the example in a folder, with flags that say which library to use.
+/// Builds the example in a folder, with flags that select the library to use.
 ///
 /// # Panics
 /// When it does not compile.
@@ -26,7 +26,7 @@ pub fn build(folder: &Path, library: &[&str]) -> PathBuf {
     compile(&header().join("examples/provider.c"), folder, library)
 }
 
-/// Builds a source in a folder, with flags that say which library to use.
+/// Builds a source in a folder, with flags that select the library to use.
 fn compile(source: &Path, folder: &Path, library: &[&str]) -> PathBuf {
     let program = folder.join(source.file_stem().expect("a name"));
     let (compiler, language) = match source.extension().is_some_and(|kind| kind == "cpp") {
@@ -96,7 +96,7 @@ pub fn install(prefix: &Path) {
     succeed(install.arg(prefix).arg("--built").arg(libraries()));
 }
 
-/// Builds the example for C++ with what pkg-config finds below a folder.
+/// Builds the example for C++ with the flags that pkg-config finds below a folder.
 ///
 /// # Panics
 /// When it finds nothing, or the example does not compile.
@@ -113,8 +113,8 @@ pub fn build_by_pkg_config(prefix: &Path, folder: &Path) -> PathBuf {
     program
 }
 
-/// Builds both examples with what CMake finds below a folder: that for C++ with the static library, that for C with the shared
-/// one.
+/// Builds both examples with the targets that CMake finds below a folder: the one for C++ with the static library, the one for C with the
+/// shared library.
 ///
 /// # Panics
 /// When it finds nothing, or an example does not compile.

@@ -14,7 +14,7 @@ pub struct Event {
     pub process: u64,
     /// The koid of its thread.
     pub thread: u64,
-    /// What kind it is of.
+    /// Its kind.
     pub kind: EventKind,
     /// Its category; `fxtrec` for fxtrec's own.
     pub category: String,
@@ -40,12 +40,12 @@ impl Event {
         }
     }
 
-    /// Whether a duration begins with it.
+    /// Whether it is the beginning of a duration.
     pub fn begins(&self) -> bool {
         self.kind == EventKind::DurationBegin
     }
 
-    /// Whether a duration ends with it.
+    /// Whether it is the end of a duration.
     pub fn ends(&self) -> bool {
         self.kind == EventKind::DurationEnd
     }

@@ -1,4 +1,4 @@
-//! Running fxtrec, to its end, in a folder of its own.
+//! Runs fxtrec to its end in a separate folder.
 
 use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
@@ -13,7 +13,7 @@ use crate::process::end_with_thread;
 #[derive(Debug)]
 pub struct Folder(TempDir);
 
-/// What a program left: its status and what it printed.
+/// The result of a program: its status and its output.
 #[derive(Debug)]
 pub struct Done {
     pub code: i32,
@@ -25,7 +25,7 @@ impl Done {
     /// Fails the test with the whole output, unless the exit status is this one.
     ///
     /// # Panics
-    /// When it is another.
+    /// When the exit status is a different one.
     #[track_caller]
     pub fn expect(self, code: i32) -> Done {
         assert_eq!(self.code, code, "{}{}", self.stdout, self.stderr);
@@ -46,10 +46,10 @@ impl Folder {
         self.0.path().join(name)
     }
 
-    /// A path in it as a word of a command line.
+    /// The path of a file in it, as a word of a command line.
     ///
     /// # Panics
-    /// When the folder for temporary files has a name that is no text.
+    /// When the path of the folder for temporary files is not UTF-8.
     pub fn text(&self, name: &str) -> String {
         self.path(name).into_os_string().into_string().expect("a plain path")
     }

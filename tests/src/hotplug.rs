@@ -1,4 +1,4 @@
-//! Taking a CPU offline for a moment.
+//! Takes a CPU offline for a moment.
 
 use std::ops::Range;
 use std::path::{Path, PathBuf};
@@ -15,7 +15,7 @@ pub struct Pluggable {
 }
 
 impl Pluggable {
-    /// The last CPU that the machine lets go of; without one, says so.
+    /// The last CPU that the machine permits to take offline; prints a message if there is none.
     ///
     /// # Panics
     /// When there is none, and the variable `CI` is set.
@@ -39,7 +39,7 @@ impl Pluggable {
         std::fs::write(&self.file, text).expect("root may take a CPU offline and back");
     }
 
-    /// Takes it offline for so long. Returns from when to when it was certainly away, by `CLOCK_MONOTONIC`.
+    /// Takes it offline for this long. Returns an interval in which it was certainly offline, by `CLOCK_MONOTONIC`.
     ///
     /// # Panics
     /// When the kernel refuses.
@@ -55,7 +55,7 @@ impl Pluggable {
 
 impl Drop for Pluggable {
     fn drop(&mut self) {
-        // It is online already, unless a test panicked.
+        // It is already online, unless a test panicked.
         let _ = std::fs::write(&self.file, "1");
     }
 }

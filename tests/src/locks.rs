@@ -9,10 +9,10 @@ use crate::recording::Recording;
 /// The kinds of locks that the program waits for.
 const KINDS: [&str; 5] = ["checking", "gate", "inheriting", "plain", "robust"];
 
-/// Holds a recording of the program with `--locks` against what it printed. Returns how many waits that were.
+/// Compares a recording of the program with `--locks` with the program's output. Returns the number of waits.
 ///
 /// # Panics
-/// When a wait lacks its futex or has another owner than the program says, or when one of another thread has an impossible owner.
+/// When a wait has no futex or has an owner that differs from the program's output, or when another thread's wait has an impossible owner.
 #[track_caller]
 pub fn compare(recording: &Recording, rounds: usize) -> usize {
     let trace = &recording.trace;
@@ -36,7 +36,7 @@ pub fn compare(recording: &Recording, rounds: usize) -> usize {
     }
     println!("{waits:?}");
     assert_eq!(waits, KINDS.map(|kind| (kind, rounds)).into());
-    // The main thread waits for the end of others: each of them ends it.
+    // The main thread waits for the end of the others: each of them ends a wait.
     let process = recording.lines().first().map(|words| words[0].parse::<u64>().expect("an id"));
     let process = process.and_then(|waiter| trace.threads.get(&waiter)).map(|it| it.1);
     let mut ends = 0;
@@ -52,7 +52,7 @@ pub fn compare(recording: &Recording, rounds: usize) -> usize {
         ends += 1;
     }
     assert!(ends > 0, "somebody is joined while it runs");
-    // Of no wait on the machine is a thread of another process said to be the owner, nor the waiter itself.
+    // No wait on the machine may name a thread of another process as the owner, nor the waiter itself.
     let home = |koid: u64| trace.threads.get(&koid).map(|(_, process)| *process);
     for out in &trace.switches {
         let Some(owner) = out.args.get("futex_owner") else { continue };

@@ -1,6 +1,6 @@
-//! Whose turn it is to record: each recording sees the whole machine, the recordings of other tests included.
+//! Whose turn it is to record: each recording sees the whole machine, including the recordings of other tests.
 //!
-//! Cargo runs one test program after the other, so turns are those of one process. There are three kinds:
+//! Cargo runs one test program after the other, so turns are managed within one process. There are three kinds:
 //!
 //! | turn | taken by | at a time |
 //! | --- | --- | --- |
@@ -8,9 +8,9 @@
 //! | [quiet] | tests that compare a recording with what the kernel counted: the recorder must keep up, whatever else is recorded | [`QUIET`] |
 //! | [alone] | tests of durations, of losses, and of what the whole machine does | one |
 //!
-//! While one of a kind has a turn, those of other kinds wait: shared turns go first, then quiet ones, so the machine falls quiet once
-//! for all tests that want it so. What a test does with its recording needs no quiet machine: it [gives the turn back](Turn::give_back)
-//! as soon as the recording has ended.
+//! While one kind has a turn, the other kinds wait: shared turns are first, followed by quiet ones, so the machine is quiet once for all
+//! tests that need it. The processing of a recording needs no quiet machine: a test [gives the turn back](Turn::give_back) as soon as the
+//! recording has ended.
 //!
 //! [`may_record`]: crate::root::may_record
 
@@ -18,18 +18,18 @@ use std::cell::RefCell;
 use std::marker::PhantomData;
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 
-/// How many tests share the machine at a time. There are more threads for tests (`.cargo/config.toml`), since those that wait for
-/// a quiet machine take some.
+/// How many tests share the machine at a time. There are more threads for tests (`.cargo/config.toml`), since those that wait for a quiet
+/// machine occupy some.
 pub const TOGETHER: usize = 6;
 
-/// How many tests at a time have the machine without those that share it.
+/// How many tests at a time may use the machine without tests that share it.
 pub const QUIET: usize = 3;
 
 #[derive(Debug)]
 struct Turns {
     shared: usize,
     wants_shared: usize,
-    /// Of [`QUIET`] places; who is alone takes all of them.
+    /// Out of [`QUIET`] places; a test that runs alone uses all of them.
     quiet: usize,
     wants_quiet: usize,
 }
@@ -46,11 +46,11 @@ enum Mine {
 }
 
 thread_local! {
-    /// The turn of the test that this thread runs, given back when the thread ends.
+    /// The turn of the test on this thread, given back when the thread ends.
     static MINE: RefCell<Mine> = const { RefCell::new(Mine::None) };
 }
 
-/// Nothing in here panics while it holds the lock, so poison is of no interest.
+/// No code panics here while it holds the lock, so poisoning does not matter.
 fn turns() -> MutexGuard<'static, Turns> {
     TURNS.lock().unwrap_or_else(PoisonError::into_inner)
 }
@@ -72,8 +72,8 @@ impl Shared {
         Shared
     }
 
-    /// The same for a test that had a quiet machine: those that wait for that go first, so that tests that look at their recordings do
-    /// so at once.
+    /// The same for a test that had a quiet machine: tests that wait for one are first, so that all tests that process their recordings do
+    /// so at the same time.
     fn after_others() -> Shared {
         let is_free = |turns: &Turns| turns.quiet == 0 && turns.shared < TOGETHER;
         once(|turns| is_free(turns) && turns.wants_quiet == 0).shared += 1;
@@ -97,7 +97,7 @@ pub fn share() {
     });
 }
 
-/// Held by a test that has a quiet machine. Dropped by the thread that took it.
+/// Held by a test that has a quiet machine. Dropped by the thread that acquired it.
 #[derive(Debug)]
 #[must_use = "the turn is over when this is dropped"]
 pub struct Turn {
@@ -107,7 +107,7 @@ pub struct Turn {
 
 impl Turn {
     fn take(places: usize) -> Turn {
-        // A shared turn that this thread has would keep it waiting.
+        // If this thread held a shared turn, it would wait forever.
         MINE.set(Mine::Quiet);
         turns().wants_quiet += 1;
         let is_free = |turns: &Turns| turns.quiet + places <= QUIET;
@@ -117,7 +117,7 @@ impl Turn {
         Turn { places, of_thread: PhantomData }
     }
 
-    /// Lets others go on, those first that wait for a quiet machine, and then shares the machine with them.
+    /// Lets others continue, first those that wait for a quiet machine, and then shares the machine with them.
     pub fn give_back(self) {
         drop(self);
         let shared = Shared::after_others();
@@ -133,13 +133,13 @@ impl Drop for Turn {
     }
 }
 
-/// Waits until no test has a turn or wants a shared one, and lets none begin one meanwhile: for tests of durations, of losses, of what the
-/// whole machine does, and of what there is only one of, such as a CPU that goes offline.
+/// Waits until no test has a turn or requests a shared one, and lets none begin in the meantime: for tests of durations, of losses, of the
+/// behaviour of the whole machine, and of unique resources, such as a CPU that goes offline.
 pub fn alone() -> Turn {
     Turn::take(QUIET)
 }
 
-/// As above, next to a few others of its kind: for tests whose recording must be complete, however large it is.
+/// The same, next to a few others of this kind: for tests whose recording must be complete, whatever its size.
 pub fn quiet() -> Turn {
     Turn::take(1)
 }

@@ -8,7 +8,7 @@ use nix::unistd::Pid;
 /// The CPUs that the calling thread may use, in order.
 ///
 /// # Errors
-/// When the kernel does not say.
+/// When the kernel does not report it.
 pub fn allowed_cpus() -> nix::Result<Vec<usize>> {
     let allowed = sched_getaffinity(Pid::from_raw(0))?;
     Ok((0..CpuSet::count()).filter(|cpu| allowed.is_set(*cpu) == Ok(true)).collect())
@@ -47,7 +47,7 @@ pub fn stay_on_first() -> nix::Result<()> {
 pub fn await_sleep(thread: Pid) {
     loop {
         let stat = std::fs::read_to_string(format!("/proc/self/task/{thread}/stat")).expect("stat");
-        // The name is in parentheses, and the state behind it.
+        // The name is in parentheses, followed by the state.
         if stat.rsplit_once(") ").is_some_and(|(_, rest)| rest.starts_with('S')) {
             return;
         }

@@ -1,4 +1,4 @@
-//! Processes that go on while a test looks at them.
+//! Processes that continue while a test inspects them.
 
 use std::io::{BufRead, BufReader, Write};
 use std::os::unix::process::CommandExt;
@@ -9,8 +9,8 @@ use fxtrec::kernel::helper::Launcher;
 use nix::sys::signal::{SigHandler, Signal, kill};
 use nix::unistd::Pid;
 
-/// Lets a program start with the signals that a shell at a terminal gives it. A test may have been started by `nohup`,
-/// or in the background of a script, which ignore some, and so would all that it starts.
+/// Lets a program start with the signals that a shell at a terminal gives it. A test may have been started by `nohup`, or in the background
+/// of a script, which ignore some signals, and all its children would ignore them too.
 pub fn with_usual_signals(command: &mut Command) -> &mut Command {
     let signals =
         [Signal::SIGHUP, Signal::SIGINT, Signal::SIGQUIT, Signal::SIGTERM, Signal::SIGUSR2];
@@ -26,21 +26,21 @@ pub fn with_usual_signals(command: &mut Command) -> &mut Command {
     }
 }
 
-/// Sends a program SIGTERM when the thread that starts it ends, for a thread that waits for it: killing the test program
-/// ends it, too. fxtrec passes that signal on to its COMMAND.
+/// Sends a program SIGTERM when the thread that started it ends, for a thread that waits for it: killing the test program ends it, too.
+/// fxtrec passes that signal on to its COMMAND.
 pub fn end_with_thread(command: &mut Command) -> &mut Command {
     // SAFETY: between fork and exec only prctl(2) is called, which may be; nothing is allocated.
     unsafe { command.pre_exec(|| Ok(nix::sys::prctl::set_pdeathsig(Signal::SIGTERM)?)) }
 }
 
-/// Starts a process that gets SIGTERM when the test program ends, however it ends: one that is killed has no `drop`. The
-/// command is taken.
+/// Starts a process that gets SIGTERM when the test program ends, however it ends: one that is killed has no `drop`. The command is
+/// executed.
 ///
 /// # Panics
 /// When it cannot be run.
 pub fn spawn(command: &mut Command) -> Child {
-    // A thread that lives as long as the program starts them: the kernel sends the signal when the thread ends that did,
-    // and a test's thread may end before what another test goes on with.
+    // A thread that lives as long as the test program starts them: the kernel sends the signal when the starting thread ends, and a test's
+    // thread may end before a process that another test still needs.
     static LAUNCHER: LazyLock<Launcher> = LazyLock::new(|| Launcher::new().expect("a thread"));
     let called = format!("{command:?}");
     let taken = std::mem::replace(command, Command::new("taken"));
@@ -65,7 +65,7 @@ impl Process {
         Process::start_as_it_is(command.stdin(Stdio::piped()))
     }
 
-    /// Starts it, with the standard input that the command says.
+    /// Starts it, with the standard input of the command.
     ///
     /// # Panics
     /// When it cannot be run.
@@ -76,10 +76,10 @@ impl Process {
         Process { child, output, errors }
     }
 
-    /// Starts a program whose first line is `ready`, and waits for that line.
+    /// Starts a program whose first line of output is `ready`, and waits for that line.
     ///
     /// # Panics
-    /// When it cannot be run, or says something else.
+    /// When it cannot be run, or prints something else.
     pub fn start_ready(command: &mut Command) -> Process {
         let mut process = Process::start(command.stdout(Stdio::piped()));
         let mut line = String::new();
@@ -92,7 +92,7 @@ impl Process {
         self.child.id()
     }
 
-    /// What it prints on standard output, which has to be a pipe.
+    /// Its standard output, which must be a pipe.
     ///
     /// # Panics
     /// When it is none.
@@ -100,18 +100,18 @@ impl Process {
         self.output.as_mut().expect("it is piped")
     }
 
-    /// What it says on standard error, which has to be a pipe.
+    /// Its standard error, which must be a pipe.
     ///
     /// # Panics
-    /// When it is none.
+    /// When it is not a process.
     pub fn stderr(&mut self) -> &mut BufReader<ChildStderr> {
         self.errors.as_mut().expect("it is piped")
     }
 
-    /// Waits until it has mapped a file whose path has this in it.
+    /// Waits until it has mapped a file whose path contains this text.
     ///
     /// # Panics
-    /// When it ends before.
+    /// When it ends earlier.
     pub fn wait_for_map(&self, part: &str) {
         let maps = format!("/proc/{}/maps", self.id());
         while !std::fs::read_to_string(&maps).expect("it runs").contains(part) {
@@ -122,7 +122,7 @@ impl Process {
     /// Writes a line to its standard input.
     ///
     /// # Panics
-    /// When it does not read any more.
+    /// When it no longer reads.
     pub fn tell(&mut self, line: &str) {
         let input = self.child.stdin.as_mut().expect("open until its end");
         writeln!(input, "{line}").expect("it reads");
@@ -146,16 +146,16 @@ impl Process {
         drop(self.child.stdin.take());
     }
 
-    /// Ends its standard input and waits for its end.
+    /// Closes its standard input and waits until it ends.
     pub fn finish(&mut self) -> ExitStatus {
         self.end_input();
         self.child.wait().expect("it is ours")
     }
 
-    /// Kills it, and waits until it is gone.
+    /// Kills it, and waits until it has ended.
     ///
     /// # Panics
-    /// When it had ended before.
+    /// When it had already ended.
     pub fn kill(&mut self) {
         self.signal(Signal::SIGKILL);
         self.finish();
@@ -164,7 +164,7 @@ impl Process {
 
 impl Drop for Process {
     fn drop(&mut self) {
-        // Both fail only for a process that is gone.
+        // Both fail only if the process has ended.
         let _ = self.child.kill();
         let _ = self.child.wait();
     }

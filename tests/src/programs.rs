@@ -18,7 +18,7 @@ impl Built {
     /// The path in the form that specs and commands have.
     ///
     /// # Panics
-    /// When the folder for temporary files has a name that is no text.
+    /// When the path of the folder for temporary files is not UTF-8.
     pub fn text(&self) -> &str {
         self.path.to_str().expect("a plain path")
     }
@@ -29,12 +29,12 @@ impl Built {
     }
 }
 
-/// Where the source of this name is.
+/// The path of the source with this name.
 pub fn source(name: &str) -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("programs").join(name)
 }
 
-/// Builds `programs/SOURCE` with the compiler for its ending and these flags behind it.
+/// Builds `programs/SOURCE` with the compiler for its extension, with these flags at the end.
 ///
 /// # Panics
 /// When it does not compile.
@@ -54,7 +54,7 @@ pub fn build(source_name: &str, flags: &[&str]) -> Built {
     Built { folder, path }
 }
 
-/// Runs a command and returns what it printed.
+/// Runs a command and returns its output.
 ///
 /// # Panics
 /// When it fails.

@@ -7,11 +7,11 @@ use std::time::Duration;
 
 use crate::programs::succeed;
 
-/// A cgroup of its own with a quota. Removed when dropped.
+/// A separate cgroup with a quota. Removed when dropped.
 #[derive(Debug)]
 pub struct Quota {
     folder: PathBuf,
-    /// What the trace calls it.
+    /// Its name in the trace.
     pub name: String,
     is_first_version: bool,
 }
@@ -35,17 +35,17 @@ impl Quota {
         Quota::below(root, &format!("fxtrec-{label}-{}", std::process::id()), micros)
     }
 
-    /// One below this folder, whose version of cgroups is taken from the files in it; `None` where none can be made.
+    /// Creates one below this folder, whose version of cgroups is determined from the files in it; `None` if none can be created.
     ///
     /// # Panics
-    /// When the cgroup takes no quota.
+    /// When the cgroup does not accept a quota.
     #[must_use]
     pub fn below(root: &Path, name: &str, micros: u32) -> Option<Quota> {
         let folder = root.join(name);
         fs::create_dir(&folder).ok()?;
         let is_first_version = folder.join("cpu.cfs_quota_us").exists();
         let quota = Quota { folder, name: format!("/{name}"), is_first_version };
-        // Nobody else keeps its threads from using it up.
+        // No other threads use up its quota.
         match is_first_version {
             true => {
                 quota.write("cpu.cfs_period_us", "100000");
@@ -63,7 +63,7 @@ impl Quota {
     /// Gives it the CPU before other groups, while it has quota left.
     ///
     /// # Panics
-    /// When the cgroup takes no weight.
+    /// When the cgroup does not accept a weight.
     pub fn prefer(&self) {
         match self.is_first_version {
             true => self.write("cpu.shares", "262144"),
@@ -89,7 +89,7 @@ impl Quota {
         value.expect("a figure") * unit
     }
 
-    /// The command that runs another one in it.
+    /// The command that runs another one in the cgroup.
     #[must_use]
     pub fn words(&self, command: &[&str]) -> Vec<String> {
         let procs = self.folder.join("cgroup.procs");
@@ -110,7 +110,7 @@ impl Quota {
 
 impl Drop for Quota {
     fn drop(&mut self) {
-        // A process that has just ended may be in it still.
+        // A process that has just ended may still be in it.
         for _ in 0..100 {
             if fs::remove_dir(&self.folder).is_ok() {
                 return;

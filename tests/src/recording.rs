@@ -1,4 +1,4 @@
-//! Recordings that are to be whole: of a command, and of the machine until they are stopped.
+//! Complete recordings: of a command, and of the machine until they are stopped.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -15,7 +15,7 @@ use crate::skip::skip;
 use crate::trace::Trace;
 use crate::wait;
 
-/// A finished recording that keeps all promises and lost nothing.
+/// A finished recording that meets all guarantees and lost nothing.
 #[derive(Debug)]
 pub struct Recording {
     pub trace: Trace,
@@ -23,7 +23,7 @@ pub struct Recording {
     pub said: String,
 }
 
-/// Records COMMAND, or without one what the options say.
+/// Records COMMAND or, without one, whatever the options request.
 ///
 /// # Panics
 /// When fxtrec fails, COMMAND fails, or the recording lacks something.
@@ -56,7 +56,7 @@ pub fn record_by(
     Recording::read(&folder.path("t.fxt"), stdout, stderr)
 }
 
-/// The same in a turn of the machine, which others have when the trace is read.
+/// The same while this test has the machine to itself; other tests can use it when the trace is read.
 ///
 /// # Panics
 /// When fxtrec fails, COMMAND fails, or the recording lacks something.
@@ -74,7 +74,7 @@ pub fn record_in_turn(
 /// The same, next to a process that is started for it and ended on drop.
 ///
 /// # Panics
-/// When fxtrec fails, COMMAND fails, or the recording lacks something.
+/// When fxtrec fails, COMMAND fails, or the recording is incomplete.
 #[track_caller]
 pub fn record_beside<Other>(
     turn: Turn,
@@ -101,7 +101,7 @@ fn run(mut fxtrec: Command, folder: &Folder, options: &[&str], command: &[&str])
 }
 
 impl Recording {
-    /// Reads the trace, and holds it against what is promised of every recording.
+    /// Reads the trace, and checks everything that fxtrec guarantees for every recording.
     ///
     /// # Panics
     /// When something is missing or out of order.
@@ -119,7 +119,7 @@ impl Recording {
         recording
     }
 
-    /// Each end must be that of what its thread began last, and nothing may be left open.
+    /// Each end must belong to the innermost duration of its thread, and nothing may be left open.
     #[track_caller]
     fn assert_durations_nest(&self) {
         let mut open: BTreeMap<u64, Vec<&str>> = BTreeMap::new();
@@ -164,11 +164,11 @@ impl Recording {
     }
 }
 
-/// Records the machine by each of these sources at the same time, alone, while something happens: which they are, the traces SOURCE.fxt,
-/// and what fxtrec said. A source that is refused here is left out, which is said, and must not be in CI.
+/// Records the machine with each of these sources at the same time, exclusively, during an activity: returns the sources, the traces
+/// SOURCE.fxt, and fxtrec's messages. A source that is refused here is left out and reported; in CI that is an error.
 ///
 /// # Panics
-/// When a recording does not end well.
+/// When a recording does not end successfully.
 pub fn record_by_each(
     folder: &Folder,
     sources: &[&'static str],
@@ -204,7 +204,7 @@ impl Ongoing {
     /// Starts it, and waits until it records.
     ///
     /// # Errors
-    /// What fxtrec said, when it ends instead.
+    /// fxtrec's messages, if it ends instead.
     pub fn start(trace: &Path, options: &[&str]) -> Result<Ongoing, String> {
         let mut command = binary::command();
         command.args(["-a", "-o"]).arg(trace).args(options).stderr(Stdio::piped());
@@ -225,10 +225,10 @@ impl Ongoing {
         self.process.kill();
     }
 
-    /// Ends the recording as Ctrl-C does. Returns the trace, and what fxtrec said.
+    /// Ends the recording as Ctrl-C does. Returns the trace, and fxtrec's messages.
     ///
     /// # Panics
-    /// When fxtrec does not do well.
+    /// When fxtrec fails.
     pub fn stop(mut self) -> (PathBuf, String) {
         self.signal(Signal::SIGINT);
         let said = self.said();
@@ -236,7 +236,7 @@ impl Ongoing {
         (self.trace.clone(), said)
     }
 
-    /// All that it says, until it ends.
+    /// Its whole output, until it ends.
     fn said(&mut self) -> String {
         std::io::read_to_string(self.process.stderr()).expect("it says text")
     }

@@ -1,9 +1,9 @@
-//! Tests that need root, and what happens without it.
+//! Tests that need root, and their behaviour without it.
 
 use crate::machine;
 use crate::skip::skip;
 
-/// Whether a test that needs root goes on; when not, says so.
+/// Whether a test that needs root can run; prints a message if not.
 ///
 /// ```no_run
 /// if !fxtrec_tests::root::or_skip("it mounts") {
@@ -21,7 +21,7 @@ pub fn or_skip(why: &str) -> bool {
     is_root
 }
 
-/// Whether a test that records the machine goes on; when not, says so. It has a turn of the machine then, shared with others.
+/// Whether a test that records the machine can run; prints a message if not. It then has a turn of the machine, shared with others.
 ///
 /// # Panics
 /// When this user is not root, and the variable `CI` is set.

@@ -1,6 +1,6 @@
 //! Tests that cannot run everywhere.
 
-/// Says that a test is skipped, and why.
+/// Prints that a test is skipped, and why.
 ///
 /// # Panics
 /// When the variable `CI` is set: there, a test that cannot run has failed.

@@ -1,4 +1,4 @@
-//! Programs of others that a test needs.
+//! External programs that a test needs.
 
 use std::path::Path;
 
@@ -6,7 +6,7 @@ use nix::unistd::{AccessFlags, access};
 
 use crate::skip::skip;
 
-/// Debian's packages of tools, where these are not called like them.
+/// Debian's packages of tools whose names differ from the tools'.
 const PACKAGES: [(&str, &str); 12] = [
     ("chroot", "coreutils"),
     ("go", "golang-go"),
@@ -22,7 +22,7 @@ const PACKAGES: [(&str, &str); 12] = [
     ("systemd-analyze", "systemd"),
 ];
 
-/// Whether these tools are there; when not, says which is missing. CI installs them: see `.ci/run`.
+/// Whether these tools are installed; prints which is missing if not. CI installs them: see `.ci/run`.
 ///
 /// # Panics
 /// When one is missing, and the variable `CI` is set.

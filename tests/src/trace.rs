@@ -1,4 +1,4 @@
-//! A whole trace in memory, and questions to it.
+//! A whole trace in memory, and functions to query it.
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::path::Path;
@@ -10,10 +10,10 @@ use nix::time::{ClockId, clock_gettime};
 
 use crate::event::{self, Event};
 
-/// Nanoseconds of `CLOCK_MONOTONIC`, as traces tell the time.
+/// Nanoseconds of `CLOCK_MONOTONIC`, as in traces.
 ///
 /// # Panics
-/// Never on Linux, which has this clock.
+/// This cannot fail on Linux, which has this clock.
 pub fn now() -> u64 {
     let time = clock_gettime(ClockId::CLOCK_MONOTONIC).expect("a clock");
     u64::try_from(time.num_nanoseconds()).expect("it counts from boot")
@@ -26,9 +26,9 @@ pub struct Switch {
     pub cpu: u16,
     pub outgoing: u64,
     pub incoming: u64,
-    /// The state in which the thread went out.
+    /// The state in which the thread was switched out.
     pub state: ThreadState,
-    /// The kernel's letters, where the trace keeps them.
+    /// The kernel's letters, if the trace has them.
     pub prev_state: Option<String>,
     /// Weights of the outgoing and incoming side.
     pub weights: (Option<i32>, Option<i32>),
@@ -42,7 +42,7 @@ impl Switch {
     /// A numeric argument; 0 where there is none of that name.
     ///
     /// # Panics
-    /// When it is no number.
+    /// When it is not a number.
     pub fn number(&self, name: &str) -> u64 {
         self.args.get(name).map_or(0, |text| text.parse().expect("a number"))
     }
@@ -52,18 +52,18 @@ impl Switch {
 pub struct Wakeup {
     /// Nanoseconds of `CLOCK_MONOTONIC`.
     pub time: u64,
-    /// The CPU on whose run queue the thread went.
+    /// The CPU to whose run queue the thread was added.
     pub cpu: u16,
     pub thread: u64,
-    /// By whom, where that is known.
+    /// The thread that woke it, if known.
     pub waker: Option<u64>,
-    /// Whether an interrupt began it, what that is about, and which one of these.
+    /// Whether an interrupt began it, the kind of its cause, and which one of these.
     pub interrupt: bool,
     pub interrupt_kind: Option<String>,
     pub interrupt_name: Option<String>,
-    /// How long before the waker sent the packet that did it, if one did.
+    /// How long before the wake-up the waker sent the packet that caused it, if there was one.
     pub sent: Option<u64>,
-    /// The bytes of the request to a disk whose completion did it, if one did, who made it, how long before, and when the disk got it.
+    /// The bytes of the disk request whose completion did it, if one did, who submitted it, how long before, and when the disk got it.
     pub request_bytes: Option<u64>,
     pub request_by: Option<u64>,
     pub request_ns: Option<u64>,
@@ -82,7 +82,7 @@ pub struct Trace {
     pub thread_names: HashMap<u64, Vec<String>>,
     /// The last name of each process.
     pub processes: HashMap<u64, String>,
-    /// The cgroups of each process, in order, each where it differs from the one before.
+    /// The cgroups of each process, in order, each where it differs from the previous one.
     pub cgroups: HashMap<u64, Vec<Option<String>>>,
     /// fxtrec's own events.
     pub own: Vec<Event>,
@@ -90,7 +90,7 @@ pub struct Trace {
     pub moves: Vec<Event>,
     /// All other events, in the order of the file.
     pub events: Vec<Event>,
-    /// What is wrong with the file by the promises in `docs/reference/trace.md`; empty for a sound one.
+    /// Violations of the guarantees in `docs/reference/trace.md`; empty for a valid file.
     pub faults: Vec<String>,
 }
 
@@ -179,7 +179,7 @@ impl Trace {
         }
     }
 
-    /// The counts at the end of the trace.
+    /// The counters at the end of the trace.
     ///
     /// # Panics
     /// When there are none.
@@ -187,15 +187,15 @@ impl Trace {
         self.own.iter().rfind(|event| event.name == "trace_stats").expect("trace_stats")
     }
 
-    /// What fxtrec says about the recording at its beginning.
+    /// fxtrec's description of the recording at its beginning.
     ///
     /// # Panics
-    /// When it says nothing.
+    /// When there is none.
     pub fn info(&self) -> &Event {
         self.own.iter().find(|event| event.name == "trace_info").expect("trace_info")
     }
 
-    /// Switches in which the thread goes out, as the kernel reported them.
+    /// Switches in which the thread is switched out, as the kernel reported them.
     pub fn outs(&self, koid: u64) -> impl Iterator<Item = &Switch> {
         self.switches.iter().filter(move |switch| switch.outgoing == koid && !switch.inferred)
     }
@@ -207,7 +207,7 @@ impl Trace {
         let mut seen = false;
         for switch in &self.switches {
             if switch.outgoing == koid {
-                // Before its first record a thread that goes out has been in since before the trace.
+                // If the first record of a thread is a switch out, it has been on the CPU since before the trace.
                 let from =
                     since.remove(&switch.cpu).or((!seen).then_some(0)).unwrap_or(switch.time);
                 sum += switch.time.min(end).saturating_sub(from.max(begin));
@@ -220,17 +220,17 @@ impl Trace {
         sum + since.values().map(|from| end.saturating_sub((*from).max(begin))).sum::<u64>()
     }
 
-    /// Asserts that nothing was found wrong.
+    /// Asserts that no faults were found.
     ///
     /// # Panics
-    /// With the first faults, when there are any.
+    /// With the first faults, if there are any.
     pub fn assert_sound(&self) {
         let first: Vec<&String> = self.faults.iter().take(10).collect();
         assert!(first.is_empty(), "{} faults, first {first:#?}", self.faults.len());
     }
 }
 
-/// What must hold from one record to the next.
+/// Conditions that must hold from one record to the next.
 #[derive(Debug, Default)]
 struct Order {
     time: u64,

@@ -10,7 +10,7 @@ const TRACEFS: &str = "/sys/kernel/tracing";
 pub struct Seen {
     /// Nanoseconds of `CLOCK_MONOTONIC`.
     pub time: u64,
-    /// Which of the events that were asked for, by their order.
+    /// The index of the event in the requested list.
     pub event: usize,
 }
 
@@ -22,13 +22,13 @@ pub struct Instance {
     ids: Vec<u64>,
 }
 
-/// Whether the kernel has this event, which is called by its group and name.
+/// Whether the kernel has this event, given by its group and name.
 pub fn has_event(event: &str) -> bool {
     Path::new(TRACEFS).join("events").join(event).is_dir()
 }
 
 impl Instance {
-    /// One for these events, `GROUP/NAME` each, which are still off.
+    /// An instance for these events, `GROUP/NAME` each, which are still disabled.
     ///
     /// # Panics
     /// When tracefs refuses.
@@ -54,14 +54,14 @@ impl Instance {
         fs::write(self.folder.join(file), text).expect("the instance is ours");
     }
 
-    /// Turns the events on or off.
+    /// Enables or disables the events.
     pub fn switch(&self, on: bool) {
         for event in &self.events {
             fs::write(event.join("enable"), if on { "1" } else { "0" }).expect("it is ours");
         }
     }
 
-    /// What happened on a CPU, in order.
+    /// The events of a CPU, in order.
     ///
     /// # Panics
     /// When some of it is lost.

@@ -1,14 +1,14 @@
-//! Tests of stacks that are unwound by registers, and what happens where the kernel gives none.
+//! Tests of stacks that are unwound by registers, and of kernels that do not provide them.
 
 use crate::machine;
 use crate::root::may_record;
 use crate::skip::skip;
 use crate::tools;
 
-/// Since when the stack of a program is taken with its registers.
+/// The first version in which the stack of a program is recorded with its registers.
 const SINCE: (u32, u32) = (6, 15);
 
-/// Whether a test that unwinds stacks, and needs these tools for its programs, goes on; when not, says so.
+/// Whether a test that unwinds stacks, and needs these tools for its programs, can run; prints a message if not.
 ///
 /// # Panics
 /// When it cannot, and the variable `CI` is set.

@@ -1,15 +1,15 @@
-//! Waiting for what a test wants to see.
+//! Waits for a condition that a test expects.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
-/// How long something may take before the test gives up: less than the two minutes after which CI ends a test. Nothing is proved by it.
+/// How long something may take before the test gives up: less than the two minutes after which CI ends a test. Timing out proves nothing.
 const PATIENCE: Duration = Duration::from_secs(90);
 
 /// Returns as soon as the condition holds.
 ///
 /// # Panics
-/// When it does not for a very long time; `what` says what was waited for.
+/// When it does not become true for a very long time; `what` describes the condition.
 pub fn until(what: &str, mut condition: impl FnMut() -> bool) {
     let start = Instant::now();
     while !condition() {
@@ -18,8 +18,8 @@ pub fn until(what: &str, mut condition: impl FnMut() -> bool) {
     }
 }
 
-/// Sets a flag when it goes, also when a test panics: a thread of a scope that works until then would otherwise keep a failed test
-/// from ending.
+/// Sets a flag when dropped, also when a test panics: otherwise a thread of a scope that works until then would keep a failed test from
+/// ending.
 #[derive(Debug)]
 #[must_use = "the flag is set when this is dropped"]
 pub struct SetOnDrop<'a>(pub &'a AtomicBool);

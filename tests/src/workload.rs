@@ -1,8 +1,8 @@
-//! What `workload threads` prints of its threads, held against a trace.
+//! The output of `workload threads` about its threads, compared with a trace.
 
 use crate::trace::Trace;
 
-/// What the kernel says about a thread of the workload.
+/// The kernel's report about a thread of the workload.
 #[derive(Clone, Copy, Debug)]
 pub struct Thread {
     pub koid: u64,
@@ -16,13 +16,13 @@ impl Thread {
         (self.begin..=self.end).contains(&time)
     }
 
-    /// How often it goes out in the trace while the kernel counted.
+    /// How often it is switched out in the trace while the kernel counted.
     pub fn outs(&self, trace: &Trace) -> u64 {
         trace.outs(self.koid).filter(|switch| self.has(switch.time)).count() as u64
     }
 }
 
-/// The threads of which the workload printed a line.
+/// The threads that the workload printed a line for.
 ///
 /// # Panics
 /// When it printed something else.

@@ -1,4 +1,4 @@
-//! Any bytes at all: the reader neither panics nor hangs, reads the same from a
+//! Arbitrary bytes: the reader neither panics nor hangs, reads the same from a
 //! slice as from a stream in small pieces and in passes, and accounts for every byte.
 
 #![no_main]
@@ -46,7 +46,7 @@ fn read(reader: Reader<'_>) -> (String, Summary, bool) {
     }
 }
 
-/// Writes down three records, then stops the pass.
+/// Reads three records, then stops the pass.
 struct Three<'a>(&'a mut String, u8);
 
 impl Visitor for Three<'_> {
@@ -57,7 +57,7 @@ impl Visitor for Three<'_> {
     }
 }
 
-/// What passes of three records each return.
+/// The result of passes of three records each.
 fn passes(reader: Reader<'_>) -> (String, Summary) {
     let mut reader = reader.max_record_bytes(1 << 20);
     let mut text = String::new();

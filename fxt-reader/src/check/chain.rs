@@ -1,4 +1,4 @@
-//! What fxtrec promises about its traces: names, order, weights, chains, modules.
+//! The guarantees of fxtrec about its traces: names, order, weights, chains, modules.
 //!
 //! The chain of a CPU is the sequence of threads it runs. Each switch continues
 //! it: the outgoing thread is the one that was switched in last.

@@ -39,10 +39,10 @@ use spec::SpecChecks;
 /// The number of findings that a report keeps; further ones are only counted.
 pub const MAX_FINDINGS: usize = 1000;
 
-/// What a trace is checked against.
+/// The rules that a trace is checked against.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Promises {
-    /// The format specification; for traces of any writer.
+    /// The format specification, which applies to traces of any writer.
     Spec,
     /// The specification and what fxtrec promises: threads named before they are
     /// scheduled, scheduling records in time order, idle sides marked, unbroken
@@ -56,7 +56,7 @@ pub enum Promises {
 pub struct Report {
     /// The first [`MAX_FINDINGS`] findings, in the order of the trace.
     pub findings: Vec<Finding>,
-    /// How often each rule is broken, all findings counted.
+    /// How often each rule is broken; all findings are counted.
     pub counts: BTreeMap<Rule, u64>,
     /// What was read. A truncated tail is not a finding: a recorder that was
     /// killed leaves one.
@@ -136,7 +136,7 @@ impl Checker {
     }
 }
 
-/// Findings as they are made.
+/// The findings so far.
 #[derive(Debug, Default)]
 struct Findings {
     list: Vec<Finding>,

@@ -1,16 +1,16 @@
-//! The rules a trace can break.
+//! The rules that a trace can break.
 
 use std::fmt;
 
 use crate::error::Reason;
 
-/// A rule of the specification, or a promise of fxtrec.
+/// A rule of the specification, or a guarantee of fxtrec.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 #[non_exhaustive]
 pub enum Rule {
     /// A trace begins with the magic number ("Magic number record").
     Magic,
-    /// Records follow each other without gaps, each as long as its header says,
+    /// Records follow each other without gaps; each is as long as its header says,
     /// with content that fits ("Records").
     Framing,
     /// Strings and threads are in their table before records refer to them.
@@ -21,7 +21,7 @@ pub enum Rule {
     Padding,
     /// The size of a record or argument matches its content.
     Length,
-    /// Types, subtypes and values are ones that the specification defines.
+    /// Types, subtypes and values are defined by the specification.
     Undefined,
     /// Index 0 of the string and thread tables is not set.
     TableIndex,

@@ -1,7 +1,7 @@
 //! Reading ahead: a separate thread reads and decompresses while the caller processes records.
 //!
-//! A fixed number of blocks circulates. The thread hands over a block after each read, full or not, and the stream takes
-//! the block as its buffer. The unread rest of the previous buffer is copied in front of it:
+//! A fixed number of blocks circulates. The thread passes a block on after each read, full or not, and the stream uses the block as its
+//! buffer. The unread rest of the previous buffer is copied in front of it:
 //!
 //! ```text
 //!   buffer    |consumed ======|left|
@@ -27,7 +27,7 @@ pub(super) const BLOCK: usize = 512 * 1024;
 /// Room in front of the bytes of a block.
 pub(super) const LEAD: usize = 64 * 1024;
 
-/// A message from the thread; the last two are its last.
+/// A message from the thread; after either of the last two variants, there are no more.
 pub(super) enum Told {
     /// A block, and where its bytes end. They begin at [`LEAD`].
     Bytes(Vec<u8>, usize),
@@ -104,7 +104,7 @@ impl Drop for Ahead {
     fn drop(&mut self) {
         self.ways = None;
         if let Some(thread) = self.thread.take() {
-            // A panic has been reported as an error by now, or the reader is being dropped.
+            // A panic has already been reported as an error, or the reader is being dropped.
             let _ = thread.join();
         }
     }

@@ -10,7 +10,7 @@ const GZIP_MAGIC: &[u8] = &[0x1f, 0x8b];
 /// The four bytes that every Zstandard frame begins with (RFC 8878, section 3.1.1).
 const ZSTD_MAGIC: &[u8] = &[0x28, 0xb5, 0x2f, 0xfd];
 
-/// What the input is, judged by its first bytes.
+/// The type of the input, according to its first bytes.
 pub(crate) fn container_of(first: &[u8]) -> Container {
     if first.starts_with(GZIP_MAGIC) {
         Container::Gzip

@@ -12,9 +12,9 @@ const LONG: u64 = 8 << 20;
 
 /// Where the bytes come from.
 pub(crate) enum Source<'i> {
-    /// Can only be read here.
+    /// The source can only be read on this thread.
     Here(Box<dyn Read + 'i>),
-    /// A thread takes it over when it turns out long.
+    /// A thread takes it over if it turns out to be long.
     Movable(Movable),
 }
 
@@ -27,7 +27,7 @@ enum Way<'i> {
 /// A source that can be given to a thread.
 pub(crate) struct Movable {
     pub(crate) source: Box<dyn Read + Send>,
-    /// Whether its reads are short, so that the thread can be waited for.
+    /// Whether its reads are short, so that waiting for the thread is acceptable.
     pub(crate) joined: bool,
 }
 
@@ -62,7 +62,7 @@ impl<'i> Stream<'i> {
         length
     }
 
-    /// Reads until the window has `length` bytes; false when the input ends before.
+    /// Reads until the window has `length` bytes; false when the input ends earlier.
     #[cold]
     pub(super) fn fill(&mut self, length: usize) -> bool {
         while self.end - self.start < length {
@@ -158,7 +158,7 @@ impl<'i> Stream<'i> {
         let begin = LEAD.saturating_sub(left);
         let length = begin + left + BLOCK;
         if self.buffer.len() < length {
-            // A buffer larger than a block grows while one large record is read.
+            // A buffer that is larger than a block grows while one large record is read.
             let doubled = if left > LEAD { 2 * self.buffer.len() } else { 0 };
             self.buffer.resize(length.max(doubled), 0);
         }
@@ -198,7 +198,7 @@ impl Read for Stream<'_> {
 
 impl BufRead for Stream<'_> {
     fn fill_buf(&mut self) -> io::Result<&[u8]> {
-        // Bytes that were read before a failure come first.
+        // Bytes that were read before a failure are returned first.
         match self.fill(1) {
             true => Ok(self.window()),
             false => self.take_error().map_or(Ok(&[]), Err),

@@ -1,4 +1,4 @@
-//! What earlier records of a trace have defined that later ones depend on.
+//! The definitions in earlier records of a trace that later ones depend on.
 
 use fxt_format::limits::WORD_BYTES;
 use fxt_format::metadata::{self, PROVIDER_INFO, PROVIDER_SECTION, provider_info};
@@ -20,7 +20,7 @@ pub(super) struct Known {
     provider_by_id: FxHashMap<ProviderId, usize>,
     /// An index in `providers`, always valid.
     current: usize,
-    /// The index of the provider that stands for all those beyond the limit.
+    /// The index of the provider that represents all those beyond the limit.
     others: Option<usize>,
     /// The memory in use and its limit, in bytes.
     bytes: usize,
@@ -35,8 +35,8 @@ struct Provider {
     tables: Tables,
 }
 
-/// The most memory that a provider takes in addition to its tables: entries of a vector and of a hash map, whose capacities may be
-/// twice their lengths.
+/// The maximum memory that a provider takes in addition to its tables: entries of a vector and of a hash map, whose capacities may be twice
+/// their lengths.
 const PROVIDER_BYTES: usize = 2 * size_of::<Provider>() + 64;
 
 impl Default for Known {
@@ -54,7 +54,7 @@ impl Default for Known {
 }
 
 impl Known {
-    /// The provider whose records come next; `None` before any has been introduced.
+    /// The provider of the next records; `None` before any has been introduced.
     #[inline(always)]
     pub(super) fn provider(&self) -> Option<ProviderId> {
         self.providers[self.current].id
@@ -154,9 +154,9 @@ impl Known {
 
 /// Decodes single records that a [`Reader`](crate::Reader) has returned before, for example on another thread.
 ///
-/// It knows the definitions that the reader had read when [`Reader::decoder`](crate::Reader::decoder) made it. After
-/// that, pass it at least every record that others depend on, in order: initialization, string and thread records,
-/// provider info and provider section records.
+/// It knows the definitions that the reader had read when [`Reader::decoder`](crate::Reader::decoder) created it. After that, pass it at
+/// least every record that others depend on, in order: initialization, string and thread records, provider info and provider section
+/// records.
 #[derive(Clone, Debug)]
 pub struct Decoder {
     known: Known,
@@ -168,14 +168,14 @@ impl Decoder {
         Self { known, order }
     }
 
-    /// The provider whose records come next; `None` before any has been introduced.
+    /// The provider of the next records; `None` before any has been introduced.
     #[must_use]
     #[inline]
     pub fn provider(&self) -> Option<ProviderId> {
         self.known.provider()
     }
 
-    /// Decodes the record that `bytes` consists of. The record begins at byte `offset` of the trace.
+    /// Decodes the record in `bytes`. The record begins at byte `offset` of the trace.
     ///
     /// # Errors
     ///

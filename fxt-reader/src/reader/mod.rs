@@ -28,13 +28,13 @@ use crate::tables::Tables;
 use crate::types::{ByteOrder, Container, ProviderId};
 use known::Known;
 
-/// The largest record that a reader accepts by default, in bytes. Only large records come close to it.
+/// The largest record that a reader accepts by default, in bytes. Only large records are nearly as large as this.
 pub const DEFAULT_MAX_RECORD_BYTES: usize = 256 << 20;
 
 /// The number of byte positions per step of the search for the end of a damaged region.
 const SEARCH_STEP: usize = 64 * 1024;
 
-/// The number of sound records in a row that confirm the size of a record with damaged content.
+/// The number of valid records in a row that confirm the size of a record with damaged content.
 const CONFIRMING: usize = 2;
 
 /// One record and its position, borrowed from the reader until its next call.
@@ -71,11 +71,11 @@ pub struct Reader<'i> {
 /// What the next call of [`Reader::next`] must do first.
 #[derive(Clone, Copy, Debug)]
 enum State {
-    /// Find out what the input is.
+    /// Detect what the input is.
     Start,
     /// Skip the record that was returned, of this many bytes.
     After(usize),
-    /// Skip a damaged record; of this many bytes, if its size made sense.
+    /// Skip a damaged record; of this many bytes, if its size was plausible.
     Damaged(Option<usize>),
     /// Nothing.
     Ended,
@@ -193,7 +193,7 @@ impl<'i> Reader<'i> {
     ///
     /// # Errors
     ///
-    /// [`Error::Damaged`] for each damaged record: the next call continues after it, or at the next place where sound records begin, and
+    /// [`Error::Damaged`] for each damaged record: the next call continues after it, or at the next place where valid records begin, and
     /// the summary counts the skipped bytes. After any other error, the next call returns `None`.
     #[expect(
         clippy::should_implement_trait,
@@ -230,7 +230,7 @@ impl<'i> Reader<'i> {
         }
     }
 
-    /// Goes on to the next record; returns its size if it is a scheduling record and wholly in the window.
+    /// Continues with the next record; returns its size if it is a scheduling record and completely in the window.
     #[inline(always)]
     fn usual(&mut self) -> Option<usize> {
         let State::After(length) = self.state else { return None };
@@ -261,7 +261,7 @@ impl<'i> Reader<'i> {
         Ok(Some(length))
     }
 
-    /// Gets ready to frame a record; false at the end.
+    /// Prepares to frame a record; false at the end.
     fn prepare(&mut self) -> Result<bool, Error> {
         match self.state {
             State::Start => self.start()?,

@@ -1,4 +1,4 @@
-//! Damage: how to distinguish it from unusual or truncated records, and how to get past it.
+//! Damage: how to distinguish it from unusual or truncated records, and how to continue after it.
 
 use fxt_format::{header, large_blob, record_type};
 
@@ -32,7 +32,7 @@ impl Reader<'_> {
     }
 
     /// Whether the size of a record that is longer than the rest of the input is
-    /// wrong, in contrast to a truncated record: then sound records begin within
+    /// wrong, in contrast to a truncated record: then valid records begin within
     /// it.
     #[cold]
     pub(super) fn is_overrun(&self) -> bool {
@@ -48,7 +48,7 @@ impl Reader<'_> {
         self.probe(self.order, Some(CONFIRMING)).find(window, 1..window.len()).is_some()
     }
 
-    /// Goes to where sound records begin again.
+    /// Moves to the next place where valid records begin.
     #[cold]
     pub(super) fn recover(&mut self, length: Option<usize>) {
         if let Some(length) = length
@@ -72,7 +72,7 @@ impl Reader<'_> {
         }
     }
 
-    /// Whether the size of a damaged record is right: sound records, or the end
+    /// Whether the size of a damaged record is right: valid records, or the end
     /// of the input, follow it.
     fn is_confirmed(&mut self, length: usize) -> bool {
         let to_end = !self.input.ensure(length.saturating_add(LOOKAHEAD));

@@ -7,8 +7,8 @@
 //!  wakeup   header  time  thread    weight  [waker: argument header, koid]
 //! ```
 //!
-//! While they come one after the other, the position stays in a register, and a record costs two comparisons of its
-//! header and the words that the visitor looks at. Everything else, damage included, is left to [`Reader::next`].
+//! While such records follow one another, the position stays in a register, and a record costs two comparisons of its header and the words
+//! that the visitor reads. Everything else, damage included, is left to [`Reader::next`].
 
 use fxt_format::limits::WORD_BYTES;
 use fxt_format::record_type::SCHEDULING;
@@ -25,7 +25,7 @@ use crate::types::{ByteOrder, Koid, ProviderId, ThreadState};
 
 /// Receives records from [`Reader::show_all`].
 pub trait Visitor {
-    /// Looks at a record; false when it has seen enough.
+    /// Visits a record; returns false when no more are needed.
     ///
     /// There is one call site for context switches and one for wakeups. If this is inlined (`#[inline(always)]`) and does
     /// not pass the item on by reference, the compiler never builds these items in memory.
@@ -70,7 +70,7 @@ const fn wakeup_shape(words: usize) -> u64 {
 }
 
 impl Reader<'_> {
-    /// Passes all records from here on to `visitor`, until it has seen enough (false) or the trace ends (true).
+    /// Passes all records from here on to `visitor`, until it needs no more (returns false) or the trace ends (returns true).
     ///
     /// This does the same as repeated calls of [`next`](Self::next), in a fraction of the time. Calls of both can be
     /// mixed.
@@ -107,11 +107,11 @@ impl Reader<'_> {
         Ok(self.next()?.map(|item| visitor.visit(&item)))
     }
 
-    /// Passes scheduling records of the usual shapes to the visitor, as far as the window goes, and stops before anything
-    /// else. False when the visitor has seen enough.
+    /// Passes scheduling records of the usual shapes to the visitor, as far as the window goes, and stops before anything else. Returns
+    /// false when the visitor needs no more records.
     fn show_run<V: Visitor>(&mut self, visitor: &mut V) -> bool {
         let State::After(length) = self.state else { return true };
-        // Traces of the other byte order are rare, and limits this low are for tests.
+        // Traces of the other byte order are rare, and limits this low only occur in tests.
         if self.order != ByteOrder::Little || self.max_record_bytes < ENOUGH {
             return true;
         }
@@ -128,7 +128,7 @@ impl Reader<'_> {
         };
         let goes_on = loop {
             let Some(header) = run.header() else { break true };
-            // The most frequent first, each with its own call site.
+            // The most frequent records first, each with its own call site.
             let goes_on = if let Some((bytes, switch)) = run.switch::<SWITCH_WORDS>(header) {
                 run.show(bytes, Record::ContextSwitch(switch), visitor)
             } else if let Some((bytes, wakeup)) = run.wakeup::<WAKEUP_WORDS>(header) {
@@ -152,7 +152,7 @@ impl Reader<'_> {
     }
 }
 
-/// Where a run stands.
+/// The state of a run.
 struct Run<'a> {
     window: &'a [u8],
     /// The position in it.
@@ -194,7 +194,7 @@ impl<'a> Run<'a> {
         Some((bytes, bytes.get(fixed * WORD_BYTES..)?))
     }
 
-    /// The switch of `WORDS` words at the position, if it is sound; moves the position past it.
+    /// The switch of `WORDS` words at the position, if it is valid; moves the position past it.
     #[inline(always)]
     fn switch<const WORDS: usize>(&mut self, header: u64) -> Option<(&'a [u8], ContextSwitch<'a>)> {
         use context_switch::{CPU, FIXED_WORDS, OUTGOING_STATE};
@@ -222,7 +222,7 @@ impl<'a> Run<'a> {
         Some((bytes, switch))
     }
 
-    /// The wakeup of `WORDS` words at the position, if it is sound; moves the position past it.
+    /// The wakeup of `WORDS` words at the position, if it is valid; moves the position past it.
     #[inline(always)]
     fn wakeup<const WORDS: usize>(&mut self, header: u64) -> Option<(&'a [u8], Wakeup<'a>)> {
         use thread_wakeup::{CPU, FIXED_WORDS};

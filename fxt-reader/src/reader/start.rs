@@ -41,7 +41,7 @@ impl Reader<'_> {
         self.start_without_magic()
     }
 
-    /// A trace may lack the magic number; it is a trace if it has sound records.
+    /// A trace may lack the magic number; it is a trace if it has valid records.
     fn start_without_magic(&mut self) -> Result<(), Error> {
         let to_end = !self.input.ensure(SEARCH_STEP + LOOKAHEAD);
         for order in [ByteOrder::Little, ByteOrder::Big] {

@@ -103,7 +103,7 @@ impl<'a> Args<'a> {
         })
     }
 
-    /// Arguments that are known to be sound, of a little-endian trace.
+    /// Arguments that are known to be valid, of a little-endian trace.
     #[inline(always)]
     pub(crate) fn sound(bytes: &'a [u8], count: u8, tables: &'a Tables) -> Self {
         Self { bytes, count, order: ByteOrder::Little, tables }
@@ -115,7 +115,7 @@ impl<'a> Args<'a> {
         usize::from(self.count)
     }
 
-    /// Whether there are none.
+    /// Whether there are no arguments.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.count == 0
@@ -257,8 +257,8 @@ impl<'a> Value<'a> {
     }
 }
 
-/// Whether the header word is a whole sound argument, such as a weight of a scheduling record: a 32-bit integer whose
-/// name is in the table. Such a word has no reserved bits.
+/// Whether the header word is a whole valid argument, such as a weight of a scheduling record: a 32-bit integer whose name is in the table.
+/// Such a word has no reserved bits.
 #[inline(always)]
 fn is_plain(header: u64, tables: &Tables) -> bool {
     use argument::int32::{NAME, SIZE, TYPE};

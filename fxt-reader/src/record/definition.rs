@@ -1,4 +1,4 @@
-//! Records that define what later ones refer to: the length of a tick, strings
+//! Records that define what later records refer to: the length of a tick, strings
 //! and threads.
 
 use std::str;

@@ -20,7 +20,7 @@ pub struct Event<'a> {
     pub category: &'a str,
     /// The name that viewers show.
     pub name: &'a str,
-    /// Which of the eleven event types it is, with what that type carries.
+    /// Which of the eleven event types it is, with the extra fields of that type.
     pub kind: EventKind,
     /// Its arguments.
     pub args: Args<'a>,

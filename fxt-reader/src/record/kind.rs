@@ -5,7 +5,7 @@ use std::str::FromStr;
 
 macro_rules! kinds {
     ($( $(#[$doc:meta])* $kind:ident = $name:literal, )+) => {
-        /// What a record is, without its content.
+        /// The type of a record, without its content.
         #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
         #[non_exhaustive]
         pub enum Kind {

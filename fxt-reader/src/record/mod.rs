@@ -54,7 +54,7 @@ pub enum Record<'a> {
     ProviderInfo(ProviderInfo<'a>),
     /// Selects the provider of the records that follow.
     ProviderSection(ProviderSection),
-    /// Something a provider reports.
+    /// An event that a provider reports.
     ProviderEvent(ProviderEvent),
     /// The length of a tick.
     Initialization(Initialization),
@@ -70,9 +70,9 @@ pub enum Record<'a> {
     UserspaceObject(UserspaceObject<'a>),
     /// Describes what a koid refers to.
     KernelObject(KernelObject<'a>),
-    /// A CPU goes from one thread to another, in the form of older traces.
+    /// A CPU switches from one thread to another, in the form of older traces.
     LegacyContextSwitch(LegacyContextSwitch),
-    /// A CPU goes from one thread to another.
+    /// A CPU switches from one thread to another.
     ContextSwitch(ContextSwitch<'a>),
     /// A thread becomes able to run.
     Wakeup(Wakeup<'a>),
@@ -91,7 +91,7 @@ pub enum Record<'a> {
     Unknown(Unknown),
 }
 
-/// What is unknown about a record.
+/// The unknown parts of a record.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum Unknown {
@@ -114,7 +114,7 @@ pub enum Unknown {
 }
 
 impl<'a> Record<'a> {
-    /// What the record is, without its content.
+    /// The type of the record, without its content.
     #[must_use]
     pub const fn kind(&self) -> Kind {
         match self {
@@ -228,7 +228,7 @@ impl<'a> Record<'a> {
 }
 
 impl Unknown {
-    /// What is unknown about the record with this header word, if anything is.
+    /// The unknown parts of the record with this header word, if there are any.
     #[inline(always)]
     pub(crate) fn of(word: u64) -> Option<Self> {
         match header::TYPE.get(word) {

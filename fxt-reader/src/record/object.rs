@@ -1,4 +1,4 @@
-//! Records that describe objects: what a koid or a pointer stands for.
+//! Records that describe objects: the names of koids and pointers.
 
 use fxt_format::{kernel_object, userspace_object};
 
@@ -11,7 +11,7 @@ use crate::types::{Koid, ObjectType};
 /// Describes what a koid refers to ("Kernel object record").
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct KernelObject<'a> {
-    /// What kind of object it is.
+    /// The type of the object.
     pub object_type: ObjectType,
     /// The object.
     pub koid: Koid,
@@ -36,7 +36,7 @@ impl<'a> KernelObject<'a> {
         })
     }
 
-    /// The process that a thread belongs to, where the record says so.
+    /// The process that a thread belongs to, if the record contains it.
     #[must_use]
     pub fn process(&self) -> Option<Koid> {
         self.args.koid(kernel_object::PROCESS_ARG)
@@ -46,7 +46,7 @@ impl<'a> KernelObject<'a> {
 /// Describes what a pointer of a process refers to ("Userspace object record").
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct UserspaceObject<'a> {
-    /// The process whose pointer it is.
+    /// The process that the pointer belongs to.
     pub process: Koid,
     /// The pointer.
     pub pointer: u64,

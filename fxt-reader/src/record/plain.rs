@@ -1,7 +1,7 @@
 //! Fast checks of the arguments of scheduling records.
 //!
-//! A trace has millions of weights and few names for them. A name is therefore looked up in the string table only when
-//! the argument at a place in a record differs from the last one there.
+//! A trace has millions of weights and few names for them. A name is therefore looked up in the string table only when the argument at a
+//! position in a record differs from the last one at that position.
 
 use fxt_format::argument::{INT32, KOID, STRING, int32, koid, string};
 
@@ -17,7 +17,7 @@ pub(crate) enum ArgPlace {
     WakeupWaker,
 }
 
-/// What the last sound argument at each place looked like.
+/// The header of the last valid argument at each position.
 ///
 /// Valid only while the string table that it was filled from does not change.
 #[derive(Debug)]
@@ -25,7 +25,7 @@ pub(crate) struct PlainArgs {
     seen: [u64; 5],
 }
 
-/// No sound argument looks like this.
+/// No valid argument has this value.
 const UNSEEN: u64 = u64::MAX;
 
 impl Default for PlainArgs {

@@ -20,7 +20,7 @@ pub struct Module<'a> {
     pub process: Koid,
     /// The number by which mappings of the process refer to it.
     pub id: u16,
-    /// What it is called.
+    /// Its name.
     pub name: &'a str,
     /// The build id that the linker wrote; empty if there is none.
     pub build_id: &'a [u8],
@@ -133,7 +133,7 @@ impl<'a> Frames<'a> {
         self.bytes.len() / WORD_BYTES
     }
 
-    /// Whether there is none.
+    /// Whether there is no stack.
     #[must_use]
     pub const fn is_empty(&self) -> bool {
         self.bytes.is_empty()

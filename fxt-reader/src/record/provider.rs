@@ -44,12 +44,12 @@ impl ProviderSection {
     }
 }
 
-/// Something a provider reports ("Provider event metadata").
+/// An event of a provider ("Provider event metadata").
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ProviderEvent {
     /// The provider.
     pub id: ProviderId,
-    /// What it reports.
+    /// The reported event.
     pub event: ProviderEventKind,
 }
 

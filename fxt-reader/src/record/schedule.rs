@@ -30,7 +30,7 @@ pub fn is_not_recorded(thread: Koid) -> bool {
     (NOT_RECORDED_PROCESS.0 + 1..=NOT_RECORDED_PROCESS.0 + 0x1_0000).contains(&thread.0)
 }
 
-/// A CPU goes from one thread to another ("Context Switch Record").
+/// A CPU switches from one thread to another ("Context Switch Record").
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct ContextSwitch<'a> {
     /// The timestamp, in nanoseconds.
@@ -43,7 +43,7 @@ pub struct ContextSwitch<'a> {
     pub outgoing_state: ThreadState,
     /// The thread that runs now.
     pub incoming: Koid,
-    /// More about it, by convention the weights of both.
+    /// Additional facts about it, by convention the weights of both.
     pub args: Args<'a>,
 }
 
@@ -113,7 +113,7 @@ impl<'a> Wakeup<'a> {
         self.args.int32(thread_wakeup::WEIGHT_ARG)
     }
 
-    /// The thread that woke it, where the record says so.
+    /// The thread that woke it, if the record contains it.
     #[must_use]
     pub fn waker(&self) -> Option<Koid> {
         self.args.koid("waker")
@@ -129,7 +129,7 @@ pub struct LegacyContextSwitch {
     pub cpu: Cpu,
     /// The thread that ran.
     pub outgoing: Thread,
-    /// The state it leaves in.
+    /// The state in which it leaves the CPU.
     pub outgoing_state: ThreadState,
     /// Its priority.
     pub outgoing_priority: u8,

@@ -1,7 +1,7 @@
 //! Decisions taken from a string of bytes, so that a fuzzer that varies the bytes
 //! varies the decisions.
 
-/// The bytes not used up yet; zeros follow them.
+/// The bytes that are not used yet; zeros follow them.
 #[derive(Debug)]
 pub struct Choices<'a>(&'a [u8]);
 

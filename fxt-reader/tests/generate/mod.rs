@@ -19,7 +19,7 @@ pub struct Generated {
     pub expected: Vec<String>,
 }
 
-/// The trace that `choices` lead to; any bytes lead to one.
+/// The trace that is generated from `choices`; any bytes generate one.
 pub fn generate(choices: &[u8]) -> Generated {
     Generator::new(choices).run()
 }

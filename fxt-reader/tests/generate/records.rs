@@ -24,7 +24,7 @@ const STATES: [ThreadState; 6] = [
     ThreadState::Dead,
 ];
 
-/// What a provider has defined so far, as the specification says readers must
+/// The definitions of a provider so far, which readers must
 /// keep it.
 #[derive(Debug)]
 struct Provider {
@@ -33,7 +33,7 @@ struct Provider {
     ticks_per_second: u64,
 }
 
-/// A string as it is written, and what it means.
+/// A string as written, and its meaning.
 enum Name {
     Indexed(u16, String),
     Inline(String),
@@ -371,7 +371,7 @@ impl<'a> Generator<'a> {
     fn mapping(&mut self) {
         let (time, nanos) = self.time();
         let (process, meaning) = self.process();
-        // One in nine does not fit.
+        // One in nine values does not fit.
         let (module, flags) = (self.choices.u16(), self.choices.below(9) as u8);
         let [start, length, module_address] = [(); 3].map(|()| self.choices.u64());
         let record = Mapping { time, process, module, flags, start, length, module_address };
@@ -385,7 +385,7 @@ impl<'a> Generator<'a> {
         let (time, nanos) = self.time();
         let (thread, meaning) = self.thread();
         let count = match self.choices.byte() {
-            // One more than fits.
+            // One more than the maximum.
             255 => 256,
             254 => 255,
             other => usize::from(other % 9),
@@ -408,7 +408,7 @@ impl<'a> Generator<'a> {
         (name, process)
     }
 
-    /// A time, and the nanoseconds it means; they always fit 64 bits.
+    /// A time, and its value in nanoseconds; both always fit into 64 bits.
     fn time(&mut self) -> (Ticks, u64) {
         let ticks_per_second = self.provider().ticks_per_second;
         let ticks = match ticks_per_second {

@@ -29,7 +29,7 @@ int main(void)
         fputs("this process cannot become a trace provider\n", stderr);
         return 1;
     }
-    /* Under fxtrec a session runs by now; this is for one that is started later. */
+    /* Under fxtrec a session is running now; this is for a session that starts later. */
     if (!fxt_wait_for_session(1000))
         fputs("no session: nothing is recorded\n", stderr);
 

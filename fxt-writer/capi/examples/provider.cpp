@@ -1,5 +1,5 @@
 /*
- * Everything that fxt_provider.hpp offers, once; the events are those of provider.c.
+ * Everything that fxt_provider.hpp offers, once; it writes the same events as provider.c.
  *
  *     cargo build -p fxt-capi
  *     c++ -std=c++17 fxt-writer/capi/examples/provider.cpp -I fxt-writer/capi -o provider \

@@ -79,7 +79,7 @@ pub extern "C" fn fxt_flush(milliseconds: u32) -> bool {
 }
 
 /// Reports an event to the manager, which may trigger on it: an alert of 1 to 14
-/// bytes; longer ones are cut.
+/// bytes; longer ones are truncated.
 ///
 /// # Safety
 ///

@@ -39,7 +39,7 @@ pub struct Duration {
     pub session: u32,
 }
 
-/// Records an event, if the session wants its category. `kind` is one of the
+/// Records an event, if the session records its category. `kind` is one of the
 /// constants above; with any other value, nothing is recorded. At most 15
 /// arguments are kept.
 ///
@@ -93,7 +93,7 @@ pub unsafe extern "C" fn fxt_duration_end(duration: Duration) {
     }
 }
 
-/// Whether the running session, if there is one, wants the trace point's category.
+/// Whether a running session records the trace point's category.
 ///
 /// # Safety
 ///

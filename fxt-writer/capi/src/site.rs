@@ -1,4 +1,4 @@
-//! Trace points as C has them.
+//! The trace points of C programs.
 
 use std::ffi::c_char;
 use std::sync::atomic::{AtomicPtr, Ordering};
@@ -41,9 +41,9 @@ impl CSite {
     /// Category, name and the names of the arguments must be strings that end in a
     /// NUL; `known` must have been null at first, and only this function may have written it since.
     pub(crate) unsafe fn known(&self, args: &[Arg]) -> &'static Known {
-        // Acquire: what it points to is there.
+        // Acquire: the data that it points to is visible.
         let known = self.known.load(Ordering::Acquire);
-        // SAFETY: null, or what was leaked below.
+        // SAFETY: null, or a pointer that was leaked below.
         match unsafe { known.as_ref() } {
             Some(known) => known,
             // SAFETY: guaranteed by the caller.
@@ -53,7 +53,7 @@ impl CSite {
 
     /// # Safety
     ///
-    /// As [`known`](Self::known).
+    /// The same as [`known`](Self::known).
     #[cold]
     unsafe fn look_up(&self, args: &[Arg]) -> &'static Known {
         // SAFETY: strings, guaranteed by the caller.
@@ -65,7 +65,7 @@ impl CSite {
         });
         let known = Known { site: Site::leaked(&category, &name), names: names.collect() };
         let known: &'static Known = Box::leak(Box::new(known));
-        // Release: what it points to is there. If two threads race, each creates one; the one stored first is leaked.
+        // Release: the data that it points to is visible. If two threads race, each creates one; the one stored first is leaked.
         self.known.store(std::ptr::from_ref(known).cast_mut(), Ordering::Release);
         known
     }

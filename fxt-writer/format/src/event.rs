@@ -47,7 +47,7 @@ pub const FLOW_STEP: u64 = 9;
 /// Flow end event; the extra word is the flow correlation id.
 pub const FLOW_END: u64 = 10;
 
-/// Whether events of this type end in one more word after the arguments.
+/// Whether events of this type have one more word after the arguments.
 #[must_use]
 pub const fn has_extra_word(event_type: u64) -> bool {
     matches!(event_type, COUNTER | DURATION_COMPLETE..=FLOW_END)

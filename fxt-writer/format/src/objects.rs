@@ -26,7 +26,7 @@ pub mod kernel_object {
     /// Object type of a thread; its record carries a [`PROCESS_ARG`] argument.
     pub const ZX_OBJ_TYPE_THREAD: u64 = 2;
 
-    /// Name of the koid argument that tells a thread's process.
+    /// Name of the koid argument that contains a thread's process.
     pub const PROCESS_ARG: &str = "process";
 }
 

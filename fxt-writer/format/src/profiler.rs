@@ -1,7 +1,7 @@
 //! Profiler record (type 10): where in which code a thread was.
 //!
-//! The format specification does not describe this record; Fuchsia's writer and reader have it. It stands in a module of
-//! its own, so that a change there is a change of one file here. Readers that do not know it skip it by its size.
+//! The format specification does not describe this record; Fuchsia's writer and reader have it. It is in a separate module, so that a
+//! future change affects only one file here. Readers that do not know it skip it by its size.
 //!
 //! There are three kinds. All of them begin with the header word and the timestamp.
 //!
@@ -11,7 +11,7 @@
 //! backtrace   header  time  [process  thread]   program counter of each frame, the innermost first
 //! ```
 //!
-//! What is in brackets is there when the thread ref is 0.
+//! Fields in brackets are present when the thread ref is 0.
 
 word! {
     /// Header word of a profiler record of unknown kind.
@@ -22,7 +22,7 @@ word! {
         SIZE [4 .. 15]
         /// Kind of profiler record.
         KIND [16 .. 19]
-        /// Thread (thread ref); of a module or a mapping only its process counts.
+        /// Thread (thread ref); for a module or a mapping, only its process is used.
         THREAD [20 .. 27]
         /// Varies by kind.
         DATA [28 .. 63]
@@ -36,8 +36,7 @@ pub const MAPPING: u64 = 1;
 /// Kind of a backtrace: the program counters of a thread's stack.
 pub const BACKTRACE: u64 = 2;
 
-/// Module (kind 0): after the timestamp and the process koid where inline, the name and the build id, each padded to
-/// whole words.
+/// Module (kind 0): after the timestamp and the process koid if inline, the name and the build id, each padded to whole words.
 pub mod module {
     word! {
         /// Header word.
@@ -60,8 +59,8 @@ pub mod module {
     }
 }
 
-/// Mapping (kind 1): after the timestamp and the process koid where inline, the address that the range begins at, its
-/// length, and the address within the module that its beginning has.
+/// Mapping (kind 1): after the timestamp and the process koid if inline, the address at which the range begins, its length, and the address
+/// within the module that corresponds to its beginning.
 pub mod mapping {
     word! {
         /// Header word.
@@ -76,13 +75,13 @@ pub mod mapping {
             THREAD [20 .. 27]
             /// The module.
             MODULE_ID [28 .. 43]
-            /// Flags; nothing published says what they mean.
+            /// Flags; no published document explains them.
             FLAGS [44 .. 46]
         }
     }
 }
 
-/// Backtrace (kind 2): after the timestamp and the process and thread koids where inline, one word for each frame.
+/// Backtrace (kind 2): after the timestamp and the process and thread koids if inline, one word for each frame.
 pub mod backtrace {
     word! {
         /// Header word.
@@ -97,7 +96,7 @@ pub mod backtrace {
             THREAD [20 .. 27]
             /// Number of frames.
             FRAME_COUNT [28 .. 35]
-            /// Flags; nothing published says what they mean.
+            /// Flags; no published document explains them.
             FLAGS [36 .. 63]
         }
     }

@@ -88,8 +88,7 @@ pub mod legacy_context_switch {
             SIZE [4 .. 15]
             /// CPU number.
             CPU [16 .. 23]
-            /// State of the outgoing thread, any but running, see
-            /// [`thread_state`](super::thread_state).
+            /// State of the outgoing thread, any except running, see [`thread_state`](super::thread_state).
             OUTGOING_STATE [24 .. 27]
             /// Outgoing thread (thread ref).
             OUTGOING_THREAD [28 .. 35]

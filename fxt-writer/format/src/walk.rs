@@ -7,7 +7,7 @@ use crate::string_ref;
 
 pub use crate::word::{has_size, record_bytes, record_words};
 
-/// The whole records at the start of `words`, up to the first that is cut short or invalid.
+/// The whole records at the start of `words`, up to the first one that is truncated or invalid.
 #[must_use]
 pub fn records(words: &[u64]) -> Records<'_> {
     Records { rest: words }
@@ -79,7 +79,7 @@ pub const fn inline_words(reference: u64) -> usize {
     (string_ref::VALUE.get(reference) as usize).div_ceil(WORD_BYTES)
 }
 
-/// The words of a record that have not been taken yet.
+/// The words of a record that have not been consumed yet.
 #[derive(Clone, Copy, Debug)]
 pub struct Body<'r>(&'r [u64]);
 
@@ -91,14 +91,14 @@ impl<'r> Body<'r> {
         record.split_first().map(|(&first, rest)| (first, Self(rest)))
     }
 
-    /// The words that have not been taken.
+    /// The words that have not been consumed.
     #[must_use]
     #[inline]
     pub fn rest(&self) -> &'r [u64] {
         self.0
     }
 
-    /// Takes the next word; `None` when the record is cut short.
+    /// Consumes the next word; `None` when the record is truncated.
     #[inline]
     pub fn word(&mut self) -> Option<u64> {
         let (&word, rest) = self.0.split_first()?;
@@ -106,7 +106,7 @@ impl<'r> Body<'r> {
         Some(word)
     }
 
-    /// Takes the next `words`; `None` when the record is cut short.
+    /// Consumes the next `words`; `None` when the record is truncated.
     #[inline]
     pub fn words(&mut self, words: usize) -> Option<&'r [u64]> {
         let (taken, rest) = self.0.split_at_checked(words)?;
@@ -114,7 +114,7 @@ impl<'r> Body<'r> {
         Some(taken)
     }
 
-    /// Takes the next argument, its header word first; `None` when the record is cut short or the argument is invalid.
+    /// Consumes the next argument, its header word first; `None` when the record is truncated or the argument is invalid.
     pub fn argument(&mut self) -> Option<&'r [u64]> {
         match crate::argument::SIZE.get(*self.0.first()?) {
             0 => None,

@@ -99,7 +99,7 @@ impl Field {
     /// A word that holds `value` in this field and zero elsewhere; such words
     /// are combined with `|`.
     ///
-    /// A value that is too wide is cut to its low bits, which keeps the
+    /// A value that is too wide is truncated to its low bits, which keeps the
     /// neighbouring fields intact; debug builds panic. Check a value that may be
     /// too wide with [`fits`](Self::fits) first.
     #[must_use]
@@ -218,7 +218,7 @@ macro_rules! enumeration {
                 }
             }
 
-            /// The value of the field; an undefined one is cut to the bits that fit.
+            /// The value of the field; an undefined one is truncated to the bits that fit.
             #[must_use]
             #[inline]
             pub const fn to_field(self) -> u64 {
@@ -358,7 +358,7 @@ pub enum EventKind<T> {
     },
     /// An operation begins on this thread.
     DurationBegin,
-    /// The operation begun last on this thread ends.
+    /// The operation that began last on this thread ends.
     DurationEnd,
     /// An operation on this thread that began at the event's time and is over.
     DurationComplete {

@@ -2,8 +2,8 @@
 //! Everything saved must be whole records of kinds that providers may write, at most as much as the memory holds, and an
 //! archive of it must read without damage.
 //!
-//! The input's first bytes choose the mode, the size and how the memory changes; then come packets, up to a byte 0xff;
-//! the rest is the memory's content after a valid header.
+//! The input's first bytes determine the mode, the size and how the memory changes; then come packets, up to a byte 0xff; the rest is the
+//! memory's content after a valid header.
 
 #![no_main]
 
@@ -80,7 +80,7 @@ fn assert_sound(piece: &Piece, bytes: usize) {
                 }
             }
             Ok(None) => break,
-            // The content of a record is the provider's responsibility.
+            // The provider is responsible for the content of a record.
             Err(fxt_reader::Error::Damaged(_)) => return,
             Err(error) => panic!("{error}"),
         }

@@ -1,7 +1,7 @@
 //! The attribute `#[traced]`, which `fxt_writer::provider::traced` documents.
 //!
-//! It reads only what it needs of a function: the end of the options, the function's name, whether it is async, and its
-//! body. So it needs no Rust parser, and the compiler's messages point at the function itself.
+//! It reads only the parts of a function that it needs: the end of the options, the function's name, whether it is async, and its body. So
+//! it needs no Rust parser, and the compiler's messages point at the function itself.
 
 #![forbid(unsafe_code)]
 
@@ -67,7 +67,7 @@ fn expand(options: TokenStream, function: TokenStream) -> Result<TokenStream, Fa
     let mut traced: TokenStream = guard(&head, options)?;
     traced.extend(body.stream());
     let mut group = Group::new(Delimiter::Brace, traced);
-    // The place for the compiler's errors about the body's type.
+    // The place to which the compiler's errors about the body's type refer.
     group.set_span(body.span());
     function.push(group.into());
     Ok(function.into_iter().collect())

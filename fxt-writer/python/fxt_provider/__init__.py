@@ -1,5 +1,4 @@
-"""Trace points for Python: spans, moments, counters, flows and log messages of a program, in one trace with what the
-Linux scheduler does to its threads.
+"""Trace points for Python: spans, instants, counters, flows and log messages of a program, in one trace with the scheduling of its threads.
 
     import fxt_provider as fxt
 
@@ -9,8 +8,8 @@ Linux scheduler does to its threads.
 
     sudo fxtrec -- python3 app.py
 
-Records nothing, at the price of a call, while nobody records. Nothing here waits for the recorder, but `init`,
-`wait_for_session` and `flush`, each for a limited time. What the buffer has no room for is dropped, and counted.
+Without a session, trace points cost a call and record nothing. Only `init`, `wait_for_session` and `flush` wait for the recorder, each for
+a limited time. Records that do not fit into the buffer are dropped and counted.
 """
 import functools
 import inspect
@@ -26,7 +25,7 @@ __all__ = [
 __version__ = "0.1.0"
 
 _the_manager = None
-# None while no session records.
+# None while no session is running.
 _session = None
 _ids = itertools.count(1)
 
@@ -48,10 +47,10 @@ os.register_at_fork(after_in_child=_after_fork)
 
 
 def init(name, wait=0.5):
-    """Makes this process a trace provider of that name, of 1 to 255 bytes; does nothing if it is one already.
+    """Makes this process a trace provider with this name, of 1 to 255 bytes; does nothing if it already is one.
 
-    Under `fxtrec -- COMMAND` it returns when trace points record, or after `wait` seconds. Where no manager listens it
-    returns at once, and a thread looks for one for as long as the process runs.
+    Under `fxtrec -- COMMAND` it returns when trace points record, or after `wait` seconds. If no manager listens, it returns at once, and a
+    thread looks for a manager for as long as the process runs.
     """
     global _the_manager
     encoded = name.encode("utf-8")
@@ -66,14 +65,14 @@ def init(name, wait=0.5):
 
 
 def wait_for_session(seconds):
-    """Waits until a session runs; whether one does."""
+    """Waits until a session runs; returns whether one does."""
     manager = _the_manager
     return manager is not None and manager.started.wait(seconds)
 
 
 def flush(seconds=0.5):
-    """Has what was recorded so far saved, and waits for that; whether it is. Without it, the manager reads what is left when
-    the process ends. Only sessions in streaming mode save anything before."""
+    """Saves everything that was recorded so far, and waits until it is saved; returns whether it is. Without it, the manager reads the
+    remaining records when the process ends. Only sessions in streaming mode save anything before that."""
     session = _session
     if session is None:
         return False
@@ -82,7 +81,7 @@ def flush(seconds=0.5):
     def is_done():
         return not session.is_open or buffer.in_flight is None
 
-    # What is in flight was asked for before the last records; so once more.
+    # A request in flight does not include the last records, so one more request is made.
     for _ in range(2):
         is_asked = session.request_save()
         with buffer.saved:
@@ -94,7 +93,7 @@ def flush(seconds=0.5):
 
 
 def is_recording():
-    """Whether a session runs."""
+    """Whether a session is running."""
     return _session is not None
 
 
@@ -110,7 +109,7 @@ def unique_id():
 
 
 def alert(name):
-    """Tells the manager that something happened which a trigger may wait for: a name of 1 to 14 bytes. Whether it was told."""
+    """Reports an alert to the manager, on which a trigger may fire: a name of 1 to 14 bytes. Returns whether it was reported."""
     encoded = name.encode("utf-8")
     if not 1 <= len(encoded) <= 14 or b"\0" in encoded:
         raise ValueError(f"no name of an alert: {name!r}")
@@ -119,7 +118,7 @@ def alert(name):
 
 
 class _Nothing:
-    """What stands for a span that is not recorded."""
+    """Represents a span that is not recorded."""
 
     def __enter__(self):
         return self
@@ -149,7 +148,7 @@ class _Span:
         return self
 
     def __exit__(self, *_):
-        # Where the begin is missing, an end would close another span.
+        # Without its begin, an end would close a different span.
         if self.is_begun:
             self.session.event(_records.DURATION_END, self.category, self.name)
 
@@ -182,15 +181,14 @@ def span(category, name, /, **args):
 
 
 def async_span(category, name, /, **args):
-    """A context manager, also of `async with`: an operation that may end on another thread, or while others of the same
-    thread run."""
+    """A context manager, also for `async with`: an operation that may end on another thread, or overlap with others on the same thread."""
     session = _session
     return _NOTHING if session is None else _AsyncSpan(session, category, name, args)
 
 
 def traced(category, name=None):
-    """A decorator: each call of the function is a span, called like the function unless a name is given. Coroutine functions
-    have asynchronous ones. Generators are refused, as they leave and come back."""
+    """A decorator: each call of the function is a span, named like the function unless a name is given. Calls of coroutine functions are
+    asynchronous spans. Generators are rejected, since they suspend and resume."""
 
     def decorate(function):
         title = name or function.__qualname__
@@ -222,22 +220,22 @@ def _record(kind, category, name, args, extra=None):
 
 
 def instant(category, name, /, **args):
-    """A moment of this thread."""
+    """An instant event of this thread."""
     _record(_records.INSTANT, category, name, args)
 
 
 def counter(category, name, /, id=0, **samples):
-    """Samples of time series, each argument one. The id tells counters of the same name apart."""
+    """Samples of time series, one per argument. The id distinguishes counters of the same name."""
     _record(_records.COUNTER, category, name, samples, id)
 
 
 def flow_begin(category, name, id, /, **args):
-    """The begin of an arrow, in the span around it, to the span around the next step with this id."""
+    """The beginning of an arrow, from the span around it to the span around the next step with this id."""
     _record(_records.FLOW_BEGIN, category, name, args, id)
 
 
 def flow_step(category, name, id, /, **args):
-    """A span that the arrow comes by."""
+    """A step in a span that the arrow passes through."""
     _record(_records.FLOW_STEP, category, name, args, id)
 
 
@@ -247,14 +245,14 @@ def flow_end(category, name, id, /, **args):
 
 
 def log(category, message, /):
-    """A log message; beyond 32 000 bytes it is cut."""
+    """A log message; it is truncated to 32 000 bytes."""
     session = _session
     if session is not None:
         session.log(category, message)
 
 
 def blob(category, name, content, /):
-    """Bytes under a name; beyond 32 000 in several records."""
+    """Bytes under a name; more than 32 000 bytes become several records."""
     session = _session
     if session is not None:
         session.blob(category, name, content)

@@ -25,7 +25,7 @@ class Buffer:
         share = min(available // 16, MAX_DURABLE_SHARE)
         self.durable = 0 if mode == ONESHOT else share + (available - share) % 2
         self.rolling = available if mode == ONESHOT else (available - self.durable) // 2
-        # In words: what was written since the beginning, and what of it need not be kept any longer.
+        # In words: the end of the written data, and the start of the data that must still be kept.
         self.durable_end = self.durable_saved = 0
         self.wrapped = self.at = self.dropped = 0
         # The wrapped count of the buffer that is being saved.
@@ -40,7 +40,7 @@ class Buffer:
         self.words[0] = MAGIC
 
     def close(self):
-        """Leaves the memory to the manager."""
+        """Releases the memory to the manager."""
         self.words.release()
         self.bytes.release()
         self.memory.close()
@@ -49,8 +49,8 @@ class Buffer:
         self.words[1] = 1 | self.mode << 16 | (self.wrapped & 0xFFFF_FFFF) << 32
 
     def _order(self):
-        """What was written before is seen before what is written next. Python has no fence of its own, but to release
-        and to acquire a lock is one."""
+        """Earlier stores become visible before later ones. Python has no fence of its own, but releasing and acquiring a lock acts as
+        one."""
         self._fence.release()
         self._fence.acquire()
 
@@ -58,19 +58,19 @@ class Buffer:
         return HEADER_WORDS + self.durable + (wrapped & 1) * self.rolling
 
     def put(self, header, body):
-        """Writes a record; whether there was room. What there is no room for is counted by the caller."""
+        """Writes a record; returns whether there was room. The caller counts records without room."""
         size = 1 + len(body) // 8
         if size > self.rolling or (self.at + size > self.rolling and not self._turn()):
             return False
         first = self._base(self.wrapped) + self.at
         try:
-            # The first word last: where it is zero, there is no record.
+            # The first word comes last: a zero word means that there is no record.
             self.bytes[(first + 1) * 8 : (first + size) * 8] = body
             self._order()
             self.words[first] = header
             self.at += size
         except BaseException:
-            # A handler of a signal has raised in between: the space is as it was.
+            # A signal handler has raised in between: the space is unchanged.
             if self._base(self.wrapped) + self.at == first:
                 self.words[first] = 0
                 self.bytes[first * 8 : (first + size) * 8] = bytes(size * 8)
@@ -78,7 +78,7 @@ class Buffer:
         return True
 
     def put_durable(self, header, body):
-        """Writes a record that others refer to; whether there was room."""
+        """Writes a record that others refer to; returns whether there was room."""
         if self.mode == ONESHOT:
             return self.put(header, body)
         size = 1 + len(body) // 8
@@ -98,7 +98,7 @@ class Buffer:
         self.words[8] = self.dropped
 
     def _turn(self):
-        """Goes on in the other rolling buffer; whether it is free."""
+        """Switches to the other rolling buffer; returns whether it is free."""
         if self.mode == CIRCULAR:
             self._overwrite()
             return True
@@ -113,12 +113,12 @@ class Buffer:
         try:
             self.fifo.send(request, socket.MSG_DONTWAIT | socket.MSG_NOSIGNAL)
         except OSError:
-            # The manager is gone. Its thread here will see that; until then, nothing is free again.
+            # The manager is gone. The manager's thread here will notice that; until then, no buffer is released.
             pass
         return True
 
     def _overwrite(self):
-        """Clears the buffer that is older. Its end and start say that it is empty meanwhile."""
+        """Clears the buffer that is older. Its end and start mark it as empty in the meantime."""
         older = (self.wrapped + 1) & 1
         self.words[6 + (self.wrapped & 1)] = self.at * 8
         self.words[6 + older] = self.rolling * 8
@@ -137,12 +137,12 @@ class Buffer:
         self.bytes[first : first + words * 8] = bytes(words * 8)
 
     def is_answer(self, wrapped, durable_end):
-        """Whether the manager may say that this was saved."""
+        """Whether the manager may report that this was saved."""
         is_ours = self.in_flight is not None and wrapped == self.in_flight & 0xFFFF_FFFF
         return is_ours and self.durable_saved * 8 <= durable_end <= self.durable_end * 8
 
     def take_back(self, durable_end):
-        """The manager has saved what it was asked to."""
+        """The manager has saved the requested part."""
         which = self.in_flight & 1
         self._clear(which, self.words[6 + which] // 8)
         self._order()
@@ -153,5 +153,6 @@ class Buffer:
             self.saved.notify_all()
 
     def request_save(self):
-        """Has what was written so far saved, if no other request is in flight; whether there is nothing left to ask for."""
+        """Requests that everything written so far be saved, if no other request is in flight; returns whether there is nothing left to
+        request."""
         return self.mode == STREAMING and (self.at == 0 or self._turn())

@@ -1,4 +1,4 @@
-"""The side of the program in the conversation with the manager ("The protocol" in docs/reference/providers.md)."""
+"""The program's side of the protocol with the manager ("The protocol" in docs/reference/providers.md)."""
 import fcntl
 import os
 import select
@@ -16,7 +16,7 @@ VERSION = 1
 HEAD = struct.Struct("=HHIQ")
 BEGIN = struct.Struct("=IIQQQ")
 MAX_MESSAGE = 65_536
-# The daemon's, where no address is given.
+# The daemon's address, if none is given.
 DAEMON = "/run/fxtrec/providers"
 FIRST_DELAY, LONGEST_DELAY = 0.1, 5.0
 # fcntl.h; Python has names for these only since 3.9 or 3.10.
@@ -24,11 +24,11 @@ F_GET_SEALS, F_SEAL_SHRINK = 1034, 2
 
 
 class Malformed(Exception):
-    """The manager sent what the protocol does not have."""
+    """The manager sent a message that violates the protocol."""
 
 
 def address():
-    """Where the manager listens; None if the program is not to be recorded."""
+    """The address of the manager; None if the program is not to be recorded."""
     given = os.environ.get("FXTREC_PROVIDER_SOCKET")
     if given is None:
         return DAEMON
@@ -44,7 +44,7 @@ def is_item(name):
 
 
 class Manager:
-    """Connects, and serves sessions, on a thread of its own. `publish` is told of each session, and of None."""
+    """Connects, and serves sessions, on a separate thread. `publish` is called with each session, and with None at its end."""
 
     def __init__(self, name, publish):
         self.name, self.publish = name, publish
@@ -53,7 +53,7 @@ class Manager:
         self.session = None
         self.stopping = None
         self.categories = set()
-        # It is known whether a session runs at present.
+        # Whether it is known if a session is running.
         self.decided = threading.Event()
         self.started = threading.Event()
         self.sending = threading.Lock()
@@ -64,7 +64,7 @@ class Manager:
         self.thread.start()
 
     def forget(self):
-        """In the child of a fork: neither the connection nor the buffer is the child's."""
+        """In a forked child: neither the connection nor the buffer belongs to the child."""
         for end in (self.control, self.fifo):
             if end is not None:
                 end.close()
@@ -123,7 +123,7 @@ class Manager:
             self.fifo = None
 
     def _send(self, kind, data, payload=b""):
-        """Sends a message if there is a connection that takes it at once; whether it did."""
+        """Sends a message if there is a connection that accepts it at once; returns whether it did."""
         with self.sending:
             if self.control is None:
                 return False
@@ -134,7 +134,7 @@ class Manager:
             return True
 
     def on_category(self, category):
-        """Makes a category known to the manager."""
+        """Announces a category to the manager."""
         item = category.encode("utf-8", "replace")
         with self.sending:
             if category in self.categories or not is_item(item):
@@ -143,7 +143,7 @@ class Manager:
         self._send(CATEGORIES, 0, item + b"\n")
 
     def alert(self, name):
-        """Tells the manager that something happened; whether it was told."""
+        """Reports an alert to the manager; returns whether it was reported."""
         return self._send(ALERT, 0, name)
 
     def _serve(self):
@@ -186,7 +186,7 @@ class Manager:
                 os.close(descriptor)
 
     def _start(self, number, payload, descriptors):
-        """Begins a session. Of the descriptors, copies are kept."""
+        """Begins a session. Copies of the descriptors are kept."""
         mode, _, size, process, _ = BEGIN.unpack_from(payload)
         wanted = payload[BEGIN.size :].decode("utf-8").split("\n")[:-1]
         self._end_session()
@@ -215,7 +215,7 @@ class Manager:
         if session.buffer.in_flight is None:
             self._send(STOPPED, number)
         else:
-            # Not before it has saved what it was asked to.
+            # Only after it has saved the requested data.
             self.stopping = number
 
     def _answer(self):

@@ -85,7 +85,7 @@ def thread_name(process, koid, name):
 
 
 def argument(reference, text, value):
-    """An argument by the type of its value ("Argument types"); whole numbers beyond 64 bits are reals."""
+    """An argument by the type of its value ("Argument types"); whole numbers beyond 64 bits become floating-point numbers."""
     head = reference << 16
     size = 1 + len(text) // 8
     if value is None:
@@ -109,7 +109,7 @@ def argument(reference, text, value):
 
 
 def event(kind, site, of_thread, time, arguments, extra):
-    """Event record. `site` and `of_thread` are a part of the header, and what follows inline."""
+    """Event record. `site` and `of_thread` are a part of the header, and the inline data that follows."""
     body = WORD.pack(time) + of_thread[1] + site[1] + b"".join(arguments)
     if extra is not None:
         body += WORD.pack(extra & 0xFFFF_FFFF_FFFF_FFFF)

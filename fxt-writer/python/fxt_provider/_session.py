@@ -1,4 +1,4 @@
-"""One session: which categories it wants, the names it knows, and the way of a record into its buffer."""
+"""One session: the categories that it records, the names that it knows, and how a record gets into its buffer."""
 import os
 import threading
 import time
@@ -7,11 +7,10 @@ from . import _records as records
 
 
 def _ahead():
-    """By how many nanoseconds the clock of this process is ahead of the kernel's, in whose time the trace is: those of
-    its time namespace."""
+    """How many nanoseconds the clock of this process is ahead of the kernel's, which the trace uses: the offset of"""
     try:
         own, childrens = (os.readlink("/proc/self/ns/" + name) for name in ("time", "time_for_children"))
-        # The file is about the namespace that children will be in.
+        # The file describes the namespace that children will be in.
         if own == childrens:
             with open("/proc/self/timens_offsets") as file:
                 for clock, seconds, nanos in map(str.split, file):
@@ -30,7 +29,7 @@ def _now():
 
 
 def _comm(path):
-    """What the kernel calls a process or a thread, as the scheduler's records do."""
+    """The kernel's id of a process or thread, as in the scheduler's records."""
     try:
         with open(path, "rb") as file:
             return file.read().rstrip(b"\n")
@@ -38,7 +37,7 @@ def _comm(path):
         return b""
 
 
-# What the kernel has room for.
+# The kernel's limit.
 _COMM_BYTES = 15
 
 
@@ -49,9 +48,8 @@ def _is_given(name):
 
 
 def _name_of_thread(koid):
-    """What the present thread is called: as `threading.Thread(name=...)` has it, which the kernel is told from here on, as
-    Python does itself since 3.14. So switches, probes and other tools have the name as well. A thread that got another name
-    than the program's from elsewhere keeps it."""
+    """The name of the current thread, as in `threading.Thread(name=...)`; this also passes it to the kernel, as Python itself does since
+    3.14. So switches, probes and other tools show the name as well. If other code has given the thread a different name, it keeps that."""
     path = f"/proc/self/task/{koid}/comm"
     comm = _comm(path)
     thread = threading.current_thread()
@@ -71,7 +69,7 @@ def _name_of_thread(koid):
 
 
 class Session:
-    """Takes records until it is closed."""
+    """Accepts records until it is closed."""
 
     def __init__(self, number, process, wanted, buffer, on_category):
         self.number, self.process, self.wanted, self.buffer = number, process, wanted, buffer
@@ -80,7 +78,7 @@ class Session:
         self.sites, self.strings, self.threads = {}, {}, {}
         self.local = threading.local()
         self.owed = 0
-        # Reentrant for handlers of signals, which run in between on the same thread: `is_busy` tells them.
+        # Reentrant for signal handlers, which interrupt code on the same thread: `is_busy` detects them.
         self.lock = threading.RLock()
         self.is_busy = False
         # Records of handlers that could not be written, to be counted.
@@ -100,7 +98,7 @@ class Session:
     # The following four are called with the lock.
 
     def _reference(self, content):
-        """A reference to a constant text, registered if there is room, and what follows inline."""
+        """A reference to a constant text, which is registered if there is room, and the inline part."""
         if not content:
             return 0, b""
         known = self.strings.get(content)
@@ -113,7 +111,7 @@ class Session:
         return known
 
     def _site(self, category, name):
-        """What the records of a category and a name have in common; None if the category is not wanted."""
+        """The common part of the records of a category and a name; None if the category is not recorded."""
         known = self.sites.get((category, name), self)
         if known is not self:
             return known
@@ -123,13 +121,13 @@ class Session:
             of_category, category_text = self._reference(records.cut(category))
             of_name, name_text = self._reference(records.cut(name))
             site = (of_category << 32 | of_name << 48, category_text + name_text)
-        # Names that a program makes up as it goes must not fill its memory.
+        # Names that a program generates must not fill its memory.
         if len(self.sites) < records.MAX_STRINGS:
             self.sites[category, name] = site
         return site
 
     def _thread(self):
-        """How records name the present thread, whose name is registered the first time."""
+        """How records refer to the current thread, whose name is registered the first time."""
         known = getattr(self.local, "thread", None)
         if known is not None:
             return known
@@ -151,7 +149,7 @@ class Session:
         return known
 
     def _pay(self):
-        """Writes the ends for which there was no room; whether none is left."""
+        """Writes the ends for which there was no room; returns whether none is left."""
         owed = self.local.owed
         while owed:
             if not self.buffer.put(*owed[0]):
@@ -161,7 +159,7 @@ class Session:
         return True
 
     def _write(self, make, is_end):
-        """Writes the record that `make` makes of how this thread is named; whether it is, or will be, in the trace."""
+        """Writes the record that `make` creates from the reference to this thread; returns whether it is, or will be, in the trace."""
         with self.lock:
             if not self.is_open:
                 return False
@@ -188,7 +186,7 @@ class Session:
                     self.interrupted = 0
 
     def event(self, kind, category, name, args=None, extra=None):
-        """Records an event; whether it is in the trace."""
+        """Records an event; returns whether it is in the trace."""
         now = _now()
 
         def make(thread):
@@ -204,7 +202,7 @@ class Session:
         return self._write(make, kind == records.DURATION_END)
 
     def log(self, category, message):
-        """Records a log message; whether it is in the trace."""
+        """Records a log message; returns whether it is in the trace."""
         now = _now()
 
         def make(thread):
@@ -215,7 +213,7 @@ class Session:
         return self._write(make, False)
 
     def blob(self, category, name, content):
-        """Records bytes under a name, in several records if they are many; whether all are in the trace."""
+        """Records bytes under a name, in several records if necessary; returns whether all are in the trace."""
 
         def make(part):
             if self._site(category, name) is None:
@@ -232,7 +230,7 @@ class Session:
         return self.is_open and self.wants(category)
 
     def close(self):
-        """Takes no more records. Ends that are still owed are lost, and counted."""
+        """Accepts no more records. Ends that are still pending are lost, and counted."""
         with self.lock:
             self.is_open = False
             if self.owed:
@@ -240,6 +238,6 @@ class Session:
                 self.owed = 0
 
     def request_save(self):
-        """Has what was written so far saved; whether all of it is or will be with the request in flight."""
+        """Requests that everything written so far be saved; returns whether all of it is saved, or will be with the request in flight."""
         with self.lock:
             return self.is_open and self.buffer.request_save()

@@ -25,7 +25,7 @@ impl Commits {
 
     /// Begins a filling at word `start` of the buffer.
     ///
-    /// No thread adds to the count meanwhile: the previous filling is complete,
+    /// No thread adds to the count in the meantime: the previous filling is complete,
     /// and writers see the new one only afterwards, from the position word.
     pub(super) fn open(&self, start: usize) {
         // Relaxed: published by the release store of the position word.
@@ -36,7 +36,7 @@ impl Commits {
     #[inline]
     pub(super) fn commit(&self, words: usize) -> bool {
         // Release: the thread that completes the filling sees this record's
-        // words. Acquire: if that is this thread, it sees all others' words.
+        // words. Acquire: if it is this thread that completes the filling, it sees all others' words.
         let before = self.0.fetch_add(COMMITTED.put(words as u64), Ordering::AcqRel);
         is_complete(before + COMMITTED.put(words as u64))
     }
@@ -45,7 +45,7 @@ impl Commits {
     /// committed already.
     pub(super) fn seal(&self, end: usize) -> bool {
         let sealed = SEALED_END.put(end as u64 + 1);
-        // Acquire: if all is committed, this thread sees it.
+        // Acquire: if everything is committed, this thread sees all of it.
         let before = self.0.fetch_add(sealed, Ordering::AcqRel);
         is_complete(before + sealed)
     }

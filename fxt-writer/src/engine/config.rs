@@ -46,7 +46,7 @@ pub enum Full {
     /// The buffers are full; the record was dropped and counted.
     #[error("the trace buffer is full; save buffers faster, give it more memory, or block")]
     Dropped,
-    /// The engine has been stopped and takes no records.
+    /// The engine has been stopped and accepts no records.
     #[error("the trace engine has been stopped")]
     Stopped,
     /// No buffer is large enough for the record, even when empty; it was dropped
@@ -88,7 +88,7 @@ impl Default for Config {
     }
 }
 
-/// Why an engine cannot be made.
+/// Why an engine cannot be created.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum ConfigError {
@@ -104,18 +104,18 @@ pub enum ConfigError {
         /// The requested number of bytes.
         bytes: usize,
     },
-    /// External memory does not begin at a whole word.
+    /// External memory is not aligned to a word.
     #[error("the memory for an engine must be aligned to 8 bytes")]
     Misaligned,
 }
 
-/// The least memory, in bytes: the header and a few words in every part.
+/// The minimum memory, in bytes: the header and a few words in every part.
 #[cfg(not(loom))]
 pub const MIN_BYTES: usize = 512;
-/// The least memory, in bytes; small, since only tiny models can be checked.
+/// The minimum memory, in bytes; small, since only tiny models can be checked.
 #[cfg(loom)]
 pub const MIN_BYTES: usize = 192;
-/// The most memory, in bytes.
+/// The maximum memory, in bytes.
 pub const MAX_BYTES: usize = MAX_ROLLING_WORDS * WORD_BYTES;
 
 /// Words in the header at the start of the memory.

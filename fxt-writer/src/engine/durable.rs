@@ -92,7 +92,7 @@ impl Slot for DurableSlot<'_> {
     }
 }
 
-/// A record in separate memory, with room set aside in the ring.
+/// A record in separate memory, with room reserved for it in the ring.
 struct Staged<'e> {
     engine: &'e Engine,
     record: Vec<u64>,
@@ -152,7 +152,7 @@ impl Engine {
             let unannounced = state.durable.end > state.durable.announced;
             if unannounced && self.other_is_ready(&state, position) {
                 self.switch(&mut state, position);
-                // Unlocking sends the packet to the saver, before the next look.
+                // Unlocking sends the packet to the saver, before the next check.
                 drop(state);
                 state = self.lock();
                 if words <= state.durable.room(capacity) {
@@ -163,7 +163,7 @@ impl Engine {
         }
     }
 
-    /// Copies a finished record into the ring, or gives its room back.
+    /// Copies a finished record into the ring, or releases its room.
     fn settle_durable(&self, record: Vec<u64>, words: usize, finished: bool) {
         let capacity = self.division.durable;
         let mut state = self.lock();

@@ -20,7 +20,7 @@ impl Engine {
         Guard { engine: self, state: Some(sync::lock(&self.state)) }
     }
 
-    /// As [`lock`](Self::lock), but returns `None` instead of waiting.
+    /// The same as [`lock`](Self::lock), but returns `None` instead of waiting.
     pub(super) fn try_lock(&self) -> Option<Guard<'_>> {
         Some(Guard { engine: self, state: Some(sync::try_lock(&self.state)?) })
     }

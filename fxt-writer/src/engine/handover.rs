@@ -11,7 +11,7 @@ use super::sync::Ordering;
 use crate::layout::limits::WORD_BYTES;
 use crate::packet::Packet;
 
-/// Why a buffer cannot be taken as saved.
+/// Why a buffer cannot be marked as saved.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum SaveError {
@@ -99,7 +99,7 @@ impl Engine {
         let base = self.division.rolling_base(part);
         for span in data {
             // SAFETY: within the part. Its phase was Complete with no view alive, and is Clearing now: no writer has a reservation in its
-            // data (what was given up is in the gaps, not in the data), no view is made, and no other thread clears.
+            // data (abandoned reservations are in the gaps, not in the data), no view is created, and no other thread clears.
             unsafe { self.memory.clear(base + span.start..base + span.end) };
         }
 
@@ -195,7 +195,7 @@ impl Engine {
         self.header_words().rolling_cleared(index, self.division.rolling);
         for span in state.parts[index].data() {
             // SAFETY: within the part, whose phase is Complete with no view alive
-            // (the callers make sure); the lock keeps both so. Its data has no
+            // (the callers ensure this, and the lock preserves it). Its data has no
             // writer any more: see `saved`.
             unsafe { self.memory.clear(base + span.start..base + span.end) };
         }
@@ -213,20 +213,20 @@ impl Engine {
     /// Ends the filling at `end`.
     pub(super) fn seal(&self, state: &mut State, end: Position) {
         let index = end.part();
-        // Before the count is sealed, so that leases taken back do not complete it.
+        // Before the count is sealed, so that reclaimed leases do not complete it.
         self.take_leases_back(state);
         let part = &mut state.parts[index];
         part.end = end.offset();
         part.phase = Phase::Sealed;
         part.sealed_at = Some(Instant::now());
-        // After the phase, which the thread that completes the count looks for.
+        // This follows the change of phase, which the thread that completes the count checks.
         let counter = part.counter;
         if counter.is_some_and(|counter| self.commits[counter].seal(end.offset())) {
             self.complete(state, index);
         }
     }
 
-    /// A filling is final: all of it is committed or fenced off.
+    /// A filling is final: everything is committed or fenced off.
     pub(super) fn complete(&self, state: &mut State, index: usize) {
         let part = &mut state.parts[index];
         part.phase = Phase::Complete;

@@ -58,7 +58,7 @@ pub struct Header {
     pub version: u16,
     /// The buffering mode: 0 oneshot, 1 circular, 2 streaming.
     pub mode: u8,
-    /// How many times writing went from one rolling buffer to the other.
+    /// How many times writing switched from one rolling buffer to the other.
     pub wrapped_count: u32,
     /// The whole memory, in bytes.
     pub total_bytes: u64,
@@ -135,7 +135,7 @@ impl HeaderWords<'_> {
     }
 
     pub(super) fn rolling_data(self, part: usize, start: usize, end: usize) {
-        // In this order, no reader sees an end before its start.
+        // In this order, no reader sees an end that is less than its start.
         self.store(ROLLING_END[part], bytes(end));
         self.store(ROLLING_START[part], bytes(start));
     }
@@ -145,7 +145,7 @@ impl HeaderWords<'_> {
     /// rest of a record for a record.
     pub(super) fn rolling_cleared(self, part: usize, words: usize) {
         self.rolling_data(part, words, words);
-        // Before the clearing itself, for concurrent readers.
+        // This comes before the clearing itself, for concurrent readers.
         fence(Ordering::Release);
     }
 
@@ -154,9 +154,9 @@ impl HeaderWords<'_> {
         self.store(DURABLE_END, end * WORD_BYTES as u64);
     }
 
-    /// Counts dropped records; called without the lock too.
+    /// Counts dropped records; also called without the lock.
     pub(super) fn drop_records(self, count: u64) {
-        // Relaxed: a count, which orders nothing. Saturating, since a total that
+        // Relaxed: a counter, which orders nothing. Saturating, since a total that
         // wraps to zero would hide a loss.
         let cell = self.0.cell(DROPPED);
         let mut dropped = cell.load(Ordering::Relaxed);
@@ -176,8 +176,8 @@ impl HeaderWords<'_> {
 
     /// Whether another process is copying the buffers, so that writers must not reuse any.
     pub(super) fn is_held(self) -> bool {
-        // AcqRel: writers overwrite what the other process has read only after it let go. An addition of 0 instead of a
-        // load: if the other process holds writers after this, it sees what they did before.
+        // AcqRel: writers overwrite what the other process has read only after it has released them. An addition of 0 instead of a load: if
+        // the other process holds writers after this, it sees what they did before.
         self.0.cell(HELD).fetch_add(0, Ordering::AcqRel) != 0
     }
 

@@ -12,10 +12,9 @@ pub(super) struct Held {
     pub(super) busy: AtomicBool,
     /// The first vacant word in the engine's memory.
     pub(super) at: AtomicUsize,
-    /// Whether there is no room to write to, or the engine wants it back. Stored under the lock, as
-    /// are the fields below.
+    /// Whether there is no room to write to, or the engine is reclaiming it. Stored under the lock, as are the fields below.
     pub(super) wanted: AtomicBool,
-    /// Whether it was taken back.
+    /// Whether it was reclaimed.
     pub(super) closed: AtomicBool,
     /// First word in the engine's memory, and the word after the last.
     pub(super) start: AtomicUsize,
@@ -39,7 +38,7 @@ impl Held {
         }
     }
 
-    /// Abandons what is being written from word `at` on. Its thread counts it,
+    /// Abandons the records that are being written from word `at` on. Its thread counts it,
     /// since only the thread knows whether it is a record.
     pub(super) fn miss_from(&self, at: usize) {
         self.missed.store(at, Ordering::Relaxed);

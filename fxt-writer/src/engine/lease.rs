@@ -73,9 +73,9 @@ pub struct Lease {
 }
 
 impl Engine {
-    /// Lets threads hold [leases](Lease). False if the kernel lacks the support for that, and in
-    /// oneshot mode: there, durable records are in the same buffer, after records that refer to them
-    /// in pieces reserved before. May take some milliseconds in a process of many threads.
+    /// Lets threads hold [leases](Lease). False if the kernel does not support that, and in oneshot mode: there, durable records are in the
+    /// same buffer, after records that refer to them in pieces that were reserved earlier. May take some milliseconds in a process of many
+    /// threads.
     pub fn lend(&self) -> bool {
         let ready = self.config.mode != Mode::Oneshot && barrier::ready();
         self.hot.lends.store(ready, Ordering::Relaxed);
@@ -89,13 +89,13 @@ impl Engine {
         Lease { engine: Arc::clone(self), held, next: Cell::new(0) }
     }
 
-    /// Takes back all leases except those whose threads are writing a record:
+    /// Reclaims all leases except those whose threads are writing a record:
     /// these threads do it themselves afterwards.
     pub(super) fn take_leases_back(&self, state: &mut State) {
         let mut leases = std::mem::take(&mut state.leases);
         let open = leases.iter().filter(|held| held.is_open());
         let asked = open.map(|held| held.wanted.store(true, Ordering::Relaxed)).count();
-        // If the kernel refuses the fence, the threads do all of it.
+        // If the kernel refuses the fence, the threads execute both fences.
         if asked > 0 && barrier::heavy() {
             for held in leases.iter().filter(|held| held.is_open()) {
                 // Acquire: what the thread wrote comes before the commit.
@@ -104,7 +104,7 @@ impl Engine {
                 }
             }
         }
-        // Drop leases that no thread holds any more.
+        // Drops leases that no thread holds any more.
         leases.retain(|held| held.is_open() || Arc::strong_count(held) > 1);
         state.leases = leases;
     }
@@ -126,8 +126,7 @@ impl Engine {
         }
     }
 
-    /// The lease that holds the vacant word at `at`, unless it was taken back: its thread may be
-    /// starting a record there.
+    /// The lease that holds the vacant word at `at`, unless it was reclaimed: its thread may be starting a record there.
     pub(super) fn lease_at<'s>(&self, state: &'s State, at: usize) -> Option<&'s Held> {
         let mut open = state.leases.iter().filter(|held| held.is_open());
         let holds = |held: &&Arc<Held>| {
@@ -157,7 +156,7 @@ impl Lease {
         self.write_counted(record, true)
     }
 
-    /// As [`write`](Self::write), for a record that the caller keeps if there is
+    /// The same as [`write`](Self::write), for a record that the caller keeps if there is
     /// no room and writes again later: it does not count as dropped.
     ///
     /// # Errors
@@ -177,15 +176,15 @@ impl Lease {
         }
     }
 
-    /// Writes a record in a new piece, or separately. A signal handler in the middle of a record gets
-    /// here, too; only then may its record come before that one.
+    /// Writes a record in a new piece, or separately. A signal handler in the middle of a record gets here, too; only in that case may its
+    /// record precede that one.
     #[cold]
     #[inline(never)]
     fn write_elsewhere(&self, record: &impl Record, counted: bool) -> Result<(), WriteError<Full>> {
         if self.renew(record.words()?).is_some() && record.write(&mut Piece(self)).is_ok() {
             return Ok(());
         }
-        // Later records must come after a separate one.
+        // Later records must follow a separate one.
         if let Some((at, room)) = self.enter(1) {
             self.engine.memory.cell(at).store(filler_word(room), Ordering::Release);
             self.held.at.store(at + room, Ordering::Relaxed);
@@ -195,8 +194,7 @@ impl Lease {
         record.write(&mut if counted { rolling } else { rolling.uncounted() })
     }
 
-    /// Ends the lease, for a thread that ends; vacant room stays empty. Otherwise the engine does
-    /// that when it hands the buffer over.
+    /// Ends the lease, for a thread that ends; vacant room stays empty. Otherwise, the engine does that when it hands the buffer over.
     pub fn give_back(&self) {
         if self.held.is_open() {
             let mut state = self.engine.lock();
@@ -224,10 +222,10 @@ impl Lease {
         None
     }
 
-    /// The thread no longer writes a record; `record` is where that began, if there was one.
+    /// The thread no longer writes a record; `record` is where its last one began, if there was one.
     #[inline(always)]
     fn leave(&self, held: &Held, record: usize) {
-        // Release: the thread that takes the room back sees the record in it.
+        // Release: the thread that reclaims the room sees the record in it.
         held.busy.store(false, Ordering::Release);
         barrier::light();
         if held.wanted.load(Ordering::Relaxed) {
@@ -290,7 +288,7 @@ impl Lease {
         held.end.store(start + size, Ordering::Relaxed);
         held.counter.store(counter, Ordering::Relaxed);
         held.closed.store(false, Ordering::Relaxed);
-        // For a signal handler, which must see the whole piece.
+        // For a signal handler, which must see a complete piece.
         barrier::light();
         held.wanted.store(false, Ordering::Relaxed);
         if !state.leases.iter().any(|other| Arc::ptr_eq(other, &self.held)) {

@@ -28,13 +28,13 @@ pub enum StartError {
     /// It has not been stopped.
     #[error("the trace engine is running; stop it first")]
     Running,
-    /// A view is alive, or a buffer is being given back.
+    /// A view is alive, or a buffer is being released.
     #[error("the buffers are in use; drop all views and let saved() return, then start again")]
     InUse,
     /// A writer has not finished a record that it reserved before the stop.
     #[error("a record reserved before the stop is not finished; call finish(), which waits for it")]
     Unfinished,
-    /// Both buffers hold data that is to be kept.
+    /// Both buffers hold data that must be kept.
     #[error("both buffers wait to be saved; save one, or clear them")]
     NoRoom,
 }
@@ -49,7 +49,7 @@ impl Engine {
 
     fn stop_locked(&self, state: &mut State) {
         state.running = false;
-        // AcqRel: as every move of the position.
+        // AcqRel: like every move of the position.
         self.hot.position.fetch_or(Position::new(0, 0).closed().0, Ordering::AcqRel);
         self.take_leases_back(state);
         self.wake(state);
@@ -58,7 +58,7 @@ impl Engine {
     /// Stops, and returns requests for all buffers without one, in the order in
     /// which to save them: at most one in streaming and oneshot mode, up to two
     /// in circular mode. Handle them like the requests that were sent, and after
-    /// those. A buffer that is viewed and not given back is retained.
+    /// those. A buffer that is viewed and not released is retained.
     ///
     /// Waits for records that have been reserved to be finished, at most for the
     /// grace period.
@@ -111,7 +111,7 @@ impl Engine {
         if part.end > part.start || state.durable.end > state.durable.announced {
             return Some(self.request(state, last));
         }
-        // It will not be given back: it is clear already.
+        // It will not be released: it is clear already.
         part.phase = Phase::Free;
         None
     }
@@ -151,7 +151,7 @@ impl Engine {
             (durable.saved, durable.announced) = (durable.end, durable.end);
             self.header_words().durable_data(durable.saved, durable.end);
         }
-        // Oneshot mode has no other buffer; two switches lead back to its one.
+        // Oneshot mode has only one buffer; two switches lead back to it.
         let switches = if self.config.mode == Mode::Oneshot { 2 } else { 1 };
         let next = self.position().wrapped().wrapping_add(switches);
         let part = part_of(next);

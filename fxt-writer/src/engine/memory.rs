@@ -83,7 +83,7 @@ mod native {
     unsafe impl Sync for Memory {}
 
     impl Memory {
-        /// Allocates `words` words of zeros; untouched ones cost no memory.
+        /// Allocates `words` words of zeros; untouched ones take no memory.
         pub(in super::super) fn allocate(words: usize) -> Self {
             let owned: Box<[u64]> = vec![0; words].into_boxed_slice();
             let base = NonNull::from(Box::leak(owned)).cast();
@@ -145,14 +145,14 @@ mod native {
             }
         }
 
-        /// Makes the words of `range` zero, at the speed of memset.
+        /// Zeroes the words of `range`, at the speed of memset.
         ///
         /// # Safety
         ///
         /// `range` must lie within the memory, and no other thread may access its words during the call.
         pub(in super::super) unsafe fn clear(&self, range: Range<usize>) {
             debug_assert!(range.start <= range.end && range.end <= self.words);
-            // SAFETY: within the memory and ours alone, guaranteed by the caller.
+            // SAFETY: within the memory and exclusively ours, guaranteed by the caller.
             unsafe { self.base.as_ptr().add(range.start).write_bytes(0, range.len()) }
         }
     }
@@ -359,7 +359,7 @@ impl Drop for RollingSlot<'_> {
     }
 }
 
-/// Room for a run of records of one thread. When it is used up, it is committed
+/// Room for a sequence of records of one thread. When it is used up, it is committed
 /// and more is reserved; [`close`](Self::close) and dropping commit it, too.
 ///
 /// Until then, neither its records nor the rolling buffer that they are in are
@@ -481,7 +481,7 @@ pub struct BatchSlot<'a> {
     engine: &'a Engine,
     chunk: &'a mut Chunk,
     words: usize,
-    /// Words put so far, the header counted.
+    /// Words written so far, the header counted.
     put: usize,
     finished: bool,
 }
@@ -535,7 +535,7 @@ impl Drop for BatchSlot<'_> {
 }
 
 impl Engine {
-    /// Commits the used part of a chunk, and gives the rest back.
+    /// Commits the used part of a chunk, and releases the rest.
     fn close_chunk(&self, chunk: &Chunk) {
         let unused = chunk.end - chunk.at;
         let kept = if unused > 0 && !self.give_back(chunk) {
@@ -558,7 +558,7 @@ impl Engine {
     fn give_back(&self, chunk: &Chunk) -> bool {
         if chunk.at == chunk.start {
             // Nothing was written: the claim must not remain either. The word is
-            // still ours; if it is not given back, the commit stores a filler
+            // still belong to us; if the slot is not given back, the commit stores a filler
             // there.
             self.memory.cell(chunk.start).store(0, Ordering::Relaxed);
         }

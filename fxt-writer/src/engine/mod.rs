@@ -144,7 +144,7 @@ impl fmt::Debug for Engine {
 }
 
 impl Engine {
-    /// An engine that allocates its memory and takes records at once.
+    /// An engine that allocates its memory and accepts records at once.
     ///
     /// In streaming mode `notify` is called with each request to save a buffer,
     /// by the thread whose commit completed the buffer, with no lock held. It
@@ -249,10 +249,10 @@ impl Engine {
         self.header_words().dropped()
     }
 
-    /// The total time that writers have waited for room so far. A wait counts once it has ended.
+    /// The total time that writers have waited for room so far. A wait is counted once it has ended.
     #[must_use]
     pub fn waited(&self) -> Duration {
-        // Relaxed: a figure, which orders nothing.
+        // Relaxed: a counter, which orders nothing.
         Duration::from_nanos(self.waited.load(Ordering::Relaxed))
     }
 

@@ -5,12 +5,12 @@ use crate::layout::Field;
 
 /// Offset in the current rolling buffer, in words.
 const OFFSET: Field = Field::new(0, 30);
-/// Set while no records are taken.
+/// Set while no records are accepted.
 const CLOSED: Field = Field::new(31, 31);
-/// How many times writing went from one rolling buffer to the other.
+/// How many times writing switched from one rolling buffer to the other.
 const WRAPPED: Field = Field::new(32, 63);
 
-/// The most words a rolling buffer can have.
+/// The maximum number of words a rolling buffer can have.
 pub(super) const MAX_ROLLING_WORDS: usize = 1 << 30;
 
 /// The position word.

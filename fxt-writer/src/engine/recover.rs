@@ -1,7 +1,7 @@
 //! Recovery of the records in the memory of an engine that was not finished: a
 //! mapping left by a killed process, or a dump of one.
 //!
-//! The header has the layout. Durable records come first, from the end of the
+//! The header contains the layout. Durable records come first, from the end of the
 //! saved ones to the end of the committed ones. Then come the rolling buffers,
 //! the older one first; their first words lead from record to record. A claimed
 //! record was never finished and is skipped; where words are zero, nothing was
@@ -34,9 +34,9 @@ pub struct Recovered {
     pub durable: Vec<u64>,
     /// Finished rolling records, older ones first.
     pub rolling: Vec<u64>,
-    /// The least number of records that were reserved but never finished.
+    /// The minimum number of records that were reserved but never finished.
     pub unfinished: u64,
-    /// Records that the engine had dropped.
+    /// Records that the engine dropped.
     pub dropped: u64,
 }
 
@@ -44,7 +44,7 @@ pub struct Recovered {
 ///
 /// # Errors
 ///
-/// When it is not an engine's memory. Damage after the header loses the records
+/// When the memory is not that of an engine. Damage after the header loses the records
 /// from there to the end of their buffer, which cannot be distinguished from
 /// unused room.
 pub fn recover(memory: &[u64]) -> Result<Recovered, RecoverError> {

@@ -49,9 +49,9 @@ pub trait SharedWords {
     /// When `index` is not less than [`words`](Self::words).
     fn load(&self, index: usize) -> u64;
 
-    /// Stores the header's word for readers, which holds the other process's writers or lets them go. Must be an atomic
-    /// exchange (acquire and release), so that the caller sees what they did before they last read the word. The default
-    /// stores nothing, for read-only memory: then a view leaves out, and counts, buffers that are reused all the time.
+    /// Stores the header's word for readers, which holds the other process's writers or releases them. Must be an atomic exchange (acquire
+    /// and release), so that the caller sees what they did before they last read the word. The default stores nothing, for read-only
+    /// memory: then a view leaves out, and counts, buffers that are reused all the time.
     fn exchange(&self, index: usize, value: u64) {
         let _ = (index, value);
     }
@@ -69,7 +69,7 @@ pub enum RemoteError {
     /// A request to save a buffer in a mode other than streaming.
     #[error("buffers are saved during recording only in streaming mode")]
     NotStreaming,
-    /// A request for a buffer that is not the next one.
+    /// A request for a buffer other than the next one.
     #[error("buffer {asked} was to be saved, but {expected} is next")]
     OutOfOrder {
         /// The wrapped count of the request.
@@ -139,7 +139,7 @@ pub struct Piece {
     pub durable: Vec<u64>,
     /// Rolling records, older ones first.
     pub rolling: Vec<u64>,
-    /// What was found on the way.
+    /// Problems that were found.
     pub tally: Tally,
     /// Whether writers were held during the copy; they may have dropped records, which the header counts.
     pub held: bool,
@@ -173,7 +173,7 @@ struct Copies {
     durable_end: u64,
     durable: Vec<u64>,
     fillings: Vec<Vec<u64>>,
-    /// The counts made during copying.
+    /// The counts that were determined during copying.
     tally: Tally,
     /// Whether writers were held.
     held: bool,
@@ -211,13 +211,13 @@ impl<W: SharedWords> Remote<W> {
         self.durable_peak as f64 / self.division.durable.max(1) as f64
     }
 
-    /// Copies the records that `request` asks to save. `admit` gets each record,
+    /// Copies the records that `request` requests to be saved. `admit` gets each record,
     /// may change its words, and returns whether to keep it.
     ///
     /// # Errors
     ///
     /// When the request or the header is impossible: the other side violates the
-    /// protocol. Nothing counts as saved then.
+    /// protocol. In that case, nothing counts as saved.
     pub fn save(
         &mut self,
         request: Packet,
@@ -273,8 +273,8 @@ impl<W: SharedWords> Remote<W> {
         Ok(copies_admitted(&copies, admit))
     }
 
-    /// Whether the filling of that wrapped count comes after all saved ones.
-    /// Counts wrap around, so half of them are before any given count.
+    /// Whether the filling with this wrapped count comes after all saved ones.
+    /// Counts wrap around, so half of all values precede any given count.
     fn is_unsaved(&self, wrapped: u32) -> bool {
         wrapped.wrapping_sub(self.next) <= u32::MAX / 2
     }
@@ -334,7 +334,7 @@ impl<W: SharedWords> Remote<W> {
     }
 }
 
-/// The records of copies that are finished and wanted.
+/// The records of copies that are finished and selected.
 fn copies_admitted(copies: &Copies, admit: &mut dyn FnMut(&mut [u64]) -> bool) -> Piece {
     let mut piece = Piece { tally: copies.tally, held: copies.held, ..Piece::default() };
     admitted(&copies.durable, &mut piece.durable, &mut piece.tally, admit);
@@ -344,7 +344,7 @@ fn copies_admitted(copies: &Copies, admit: &mut dyn FnMut(&mut [u64]) -> bool) -
     piece
 }
 
-/// Appends the records of a copy that are finished and wanted.
+/// Appends the records of a copy that are finished and selected.
 fn admitted(
     copy: &[u64],
     into: &mut Vec<u64>,

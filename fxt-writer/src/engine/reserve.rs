@@ -138,7 +138,7 @@ impl Engine {
                 }
                 return Err(self.drop_one(counted));
             }
-            // Loaded once, so that all decisions below agree.
+            // It is loaded once, so that all decisions below agree.
             let held = self.is_held();
             if !held && self.other_is_ready(&state, position) {
                 self.switch(&mut state, position);
@@ -152,7 +152,7 @@ impl Engine {
         }
     }
 
-    /// Waits for room as the policy says, or drops the record.
+    /// Waits for room, or drops the record, according to the policy.
     pub(super) fn wait_or_drop<'a>(
         &'a self,
         mut state: Guard<'a>,
@@ -169,22 +169,22 @@ impl Engine {
         let polls = wait.polls.then_some(HELD_POLL);
         let state = state.wait([patience, until_expiry, polls].into_iter().flatten().min());
         let nanos = u64::try_from(since.elapsed().as_nanos()).unwrap_or(u64::MAX);
-        // Relaxed: a figure, which orders nothing.
+        // Relaxed: a counter, which orders nothing.
         self.waited.fetch_add(nanos, Ordering::Relaxed);
         Ok(state)
     }
 
     /// If the policy is to drop, makes writers that find no room at `position` drop their records without taking the lock, so that many
-    /// such threads do not wait for each other. Waking those that wait for room undoes this, under the lock. This does not apply while a
-    /// late writer delays a buffer, because other writers must then check its grace period.
+    /// such threads do not wait for each other. Waking the threads that wait for room undoes this, under the lock. This does not apply
+    /// while a late writer delays a buffer, because other writers must then check its grace period.
     fn drop_others_at(&self, state: &State, position: Position) {
         if self.config.on_full == OnFull::Drop && state.oldest_seal().is_none() {
             self.hot.full_at.store(position.0, Ordering::Relaxed);
         }
     }
 
-    /// Whether another process is copying the buffers of circular mode, so that none may be reused. It does not notify
-    /// waiting or dropping writers when it lets go, so both must check again.
+    /// Whether another process is copying the buffers of circular mode, so that none may be reused. The reader does not notify waiting or
+    /// dropping writers when it releases them, so both must check again.
     fn is_held(&self) -> bool {
         self.config.mode == Mode::Circular && self.header_words().is_held()
     }
@@ -226,7 +226,7 @@ impl Wait {
         Self { policy, deadline: None, counted, polls: false }
     }
 
-    /// `None` to wait no longer, `Some(None)` to wait without limit.
+    /// `None` to stop waiting, `Some(None)` to wait without limit.
     fn patience(&mut self) -> Option<Option<Duration>> {
         match self.policy {
             OnFull::Drop => None,
@@ -267,7 +267,7 @@ mod tests {
             let engine = Engine::new(config, move |packet| packets.send(packet).unwrap_or(()));
             let engine = engine.expect("a size in range");
             while write(&engine).is_ok() {}
-            // While another thread holds the lock, as during a switch of buffers.
+            // While another thread holds the lock, for example during a switch of buffers.
             let held = engine.lock();
             let (done, is_done) = std::sync::mpsc::channel();
             let theirs = engine.clone();

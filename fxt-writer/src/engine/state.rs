@@ -117,9 +117,9 @@ impl Part {
 pub(super) struct DurableRing {
     /// Words committed since the start.
     pub(super) end: u64,
-    /// Words of these that have been saved and may be overwritten.
+    /// Number of these words that have been saved and may be overwritten.
     pub(super) saved: u64,
-    /// Words set aside for unfinished slots.
+    /// Words reserved for unfinished slots.
     pub(super) promised: usize,
     /// The durable end in the last packet.
     pub(super) announced: u64,
@@ -128,7 +128,7 @@ pub(super) struct DurableRing {
 }
 
 impl DurableRing {
-    /// Words that are neither in use nor set aside.
+    /// Words that are neither in use nor reserved.
     pub(super) fn room(&self, capacity: usize) -> usize {
         let used = usize::try_from(self.end - self.saved).unwrap_or(usize::MAX);
         capacity.saturating_sub(used).saturating_sub(self.promised)
@@ -146,7 +146,7 @@ pub(super) struct State {
     pub(super) lost: Vec<usize>,
     /// Leases that threads hold, and some that are no longer held.
     pub(super) leases: Vec<Arc<Held>>,
-    /// Whether records are taken.
+    /// Whether records are accepted.
     pub(super) running: bool,
     /// The filling that [`finish`](super::Engine::finish) ended: its packet is
     /// returned there instead of being sent.

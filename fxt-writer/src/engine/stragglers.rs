@@ -1,4 +1,4 @@
-//! Writers that reserve room and do not finish: slow, stopped or gone.
+//! Writers that reserve room and do not finish: slow, stopped or dead.
 //!
 //! A sealed buffer waits for them only for the grace period. Then their records
 //! are abandoned and the buffer is handed over without them. Since such a writer
@@ -11,7 +11,7 @@
 //!   given up  [ data   ]      gap           [ data   ]   gap   [ data   ]
 //! ```
 //!
-//! First words lead from reservation to reservation; a claimed one has its size.
+//! First words lead from reservation to reservation; the first word of a claimed one has its size.
 //! If the first word is still zero, the writer was between reserving and
 //! claiming: it has stored nothing, and everything up to the next claim or record
 //! is the gap.
@@ -46,7 +46,7 @@ impl Engine {
         expired
     }
 
-    /// How long a sealed buffer still waits for its writers, if one does.
+    /// How long a sealed buffer still waits for its writers, if any.
     pub(super) fn until_expiry(&self, state: &State) -> Option<Duration> {
         // The model has no clock.
         if cfg!(loom) {
@@ -123,7 +123,7 @@ impl Engine {
     fn unfinished(&self, state: &State, index: usize) -> Vec<Range<usize>> {
         let base = self.division.rolling_base(index);
         let filling = state.parts[index].start..state.parts[index].end;
-        // Acquire: a finished record is seen whole.
+        // Acquire: a finished record is seen completely.
         let load = |at: usize| self.memory.cell(base + at).load(Ordering::Acquire);
         let mut gaps = Vec::new();
         let mut at = filling.start;

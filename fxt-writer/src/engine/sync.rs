@@ -30,7 +30,7 @@ pub(super) fn try_lock<T>(mutex: &Mutex<T>) -> Option<MutexGuard<'_, T>> {
     }
 }
 
-/// Waits for a wake-up, or until `timeout`, if there is one, has passed.
+/// Waits for a wake-up, or until `timeout`, if any, has passed.
 pub(super) fn wait<'a, T>(
     condvar: &Condvar,
     guard: MutexGuard<'a, T>,

@@ -1,4 +1,4 @@
-//! What there is to save, as bytes.
+//! The data to save, as bytes.
 
 use super::Engine;
 use super::config::Mode;
@@ -8,7 +8,7 @@ use super::state::State;
 use crate::layout::limits::WORD_BYTES;
 use crate::packet::Packet;
 
-/// Why there is nothing to view for a packet: the same reasons for which it could
+/// Why a packet cannot be viewed: the same reasons for which it could
 /// not be saved.
 pub type ViewError = SaveError;
 
@@ -26,7 +26,7 @@ pub struct View<'e> {
 }
 
 impl Engine {
-    /// What there is to save for `packet`.
+    /// The data to save for `packet`.
     ///
     /// # Errors
     ///

@@ -10,7 +10,7 @@
 use super::memory::{is_claim, is_filler, is_vacant};
 use crate::layout::walk::record_words;
 
-/// What the walk met in addition to finished records.
+/// What the walk found in addition to finished records.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Walked {
     /// The least number of records that were reserved but not finished.
@@ -91,7 +91,7 @@ mod tests {
         let large =
             |words| large_header::TYPE.put(record_type::LARGE) | large_header::SIZE.put(words);
         assert_eq!(walk(&[large(2), 1, record(1)]).0, [2, 1]);
-        // The low twelve bits of its size say 2.
+        // The low twelve bits of its size are 2.
         let filling = [large(0x1_0002), 1, record(1)];
         assert_eq!(walk(&filling), (vec![], Walked { unfinished: 0, cut: 3 }));
     }

@@ -1,4 +1,4 @@
-//! What can be an argument of a trace point.
+//! Types that can be arguments of a trace point.
 
 use std::borrow::Cow;
 

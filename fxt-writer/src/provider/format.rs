@@ -5,7 +5,7 @@ use std::fmt::{self, Write};
 
 use crate::layout::limits::MAX_STRING_BYTES;
 
-/// The most memory kept for the next message.
+/// The maximum memory kept for the next message.
 const KEPT_BYTES: usize = 64 * 1024;
 
 thread_local! {
@@ -32,7 +32,7 @@ pub fn with_formatted<R>(text: fmt::Arguments<'_>, take: impl FnOnce(&str) -> R)
     match text.as_str() {
         Some(text) => take(text),
         None => with_scratch(|scratch| {
-            // Full, or a Display that fails: use the text so far.
+            // Full, or Display failed: use the text so far.
             let _ = Bounded(scratch).write_fmt(text);
             take(scratch)
         }),

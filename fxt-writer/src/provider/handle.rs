@@ -1,4 +1,4 @@
-//! Becoming a provider, and being one.
+//! Becoming a provider, and the handle of one.
 
 use std::io;
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -53,7 +53,7 @@ pub fn init(name: &str) -> Result<Provider, InitError> {
     Builder::new(name).init()
 }
 
-/// A provider to be.
+/// Collects settings, and then makes this process a provider.
 #[derive(Clone, Debug)]
 #[must_use = "a builder does nothing until init()"]
 pub struct Builder {
@@ -89,7 +89,7 @@ impl Builder {
     ///
     /// # Errors
     ///
-    /// As [`init`].
+    /// The same as [`init`].
     pub fn init(self) -> Result<Provider, InitError> {
         let texts = std::iter::once(&self.name).chain(&self.categories);
         if let Some(bad) = texts.into_iter().find(|text| !is_item(text)) {
@@ -97,7 +97,7 @@ impl Builder {
         }
         if let Some(client) = sys::client() {
             self.categories.iter().for_each(|category| client.learn(category));
-            // Another thread may be doing the following now.
+            // Another thread may be doing this now.
             client.await_answer(ANSWER);
             return Ok(Provider { client });
         }
@@ -203,7 +203,7 @@ pub fn alert(name: &str) {
 pub fn unique_id() -> u64 {
     const PROCESS: Field = Field::new(32, 63);
     static NEXT: AtomicU32 = AtomicU32::new(1);
-    // Relaxed: a count, which orders nothing.
+    // Relaxed: a counter, which orders nothing.
     let number = NEXT.fetch_add(1, Ordering::Relaxed);
     PROCESS.put(u64::from(std::process::id())) | u64::from(number)
 }

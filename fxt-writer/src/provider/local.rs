@@ -4,7 +4,7 @@
 //! If an end were lost, the ends after it would close the wrong spans. So an end
 //! is not dropped: the thread keeps it, with its time, and writes it before its
 //! next record. Until there is room for it, the thread's other records are
-//! dropped and counted. Ends still owed when the session ends count as dropped.
+//! dropped and counted. Ends that are still pending when the session ends count as dropped.
 
 use std::cell::{Cell, RefCell};
 use std::sync::Arc;
@@ -26,7 +26,7 @@ struct Local {
     index: u64,
     /// Where its records go.
     lease: Lease,
-    /// Whether `owed` has any; checked on every record.
+    /// Whether `owed` is not empty; checked on every record.
     owes: Cell<bool>,
     /// Ends to be written before anything else.
     owed: RefCell<Vec<(Armed, Ticks)>>,
@@ -67,7 +67,7 @@ impl Recorder<'_> {
         self.local.thread
     }
 
-    /// Writes a record, unless the thread owes ends that must come first and find
+    /// Writes a record, unless the thread has pending ends that must precede it and find
     /// no room; returns whether it is in the buffer. A dropped record is counted.
     #[inline]
     pub(super) fn write(&self, record: &impl Record) -> Result<(), WriteError<Full>> {
@@ -93,7 +93,7 @@ impl Recorder<'_> {
             Some(plain) => self.local.lease.write_uncounted(&plain),
             None => self.write_long_end(armed, time),
         };
-        // A stopped engine will not take it later either, and no longer counts drops.
+        // A stopped engine will not accept it later either, and no longer counts drops.
         matches!(written, Ok(()) | Err(WriteError::Full(Full::Stopped)))
     }
 
@@ -119,7 +119,7 @@ impl Recorder<'_> {
         self.session().owe_end();
     }
 
-    /// Writes the owed ends; true when none is left.
+    /// Writes the pending ends; true when none is left.
     #[cold]
     fn pay(&self) -> bool {
         let mut owed = self.local.owed.borrow_mut();
@@ -135,7 +135,7 @@ impl Recorder<'_> {
     }
 }
 
-/// The thread's last chance to write the ends that it owes and to give room back.
+/// The thread's last chance to write its pending ends and to release room.
 impl Drop for Local {
     fn drop(&mut self) {
         if self.owes.get() {
@@ -187,7 +187,7 @@ fn with_new_recorder<R>(
     let local = Local { session, thread, index, lease, owes: Cell::new(false), owed };
     let result = record(&Recorder { local: &local });
     let kept = LOCAL.try_with(|cell| {
-        // Already borrowed only in the middle of a record; the next record tries again.
+        // It is already borrowed only in the middle of a record; the next record tries again.
         cell.try_borrow_mut().ok().map(|mut kept| kept.replace(local))
     });
     drop(kept);

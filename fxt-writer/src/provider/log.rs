@@ -1,4 +1,4 @@
-//! A logger for the crate `log`: its records go to the trace, as log records of the thread that logs.
+//! A logger for the crate `log`: its records are written to the trace, as log records of the logging thread.
 //!
 //! ```
 //! # fn main() -> Result<(), fxt_writer::provider::log::InitError> {
@@ -7,8 +7,8 @@
 //! # }
 //! ```
 //!
-//! The crate `log` has one logger. If the program uses one already, such as that of `env_logger`, [`init_before`] puts
-//! this one in front of it.
+//! The crate `log` supports one logger. If the program already uses one, such as that of `env_logger`, [`init_before`] puts this one in
+//! front of it.
 //!
 //! A record's target is its category, so that `app*` turns on all modules of `app`; its text is `LEVEL target: message`.
 //! While no session runs, `log` itself turns records off, at the cost of a load and a branch.
@@ -29,25 +29,25 @@ pub enum InitError {
     /// The process cannot become a provider.
     #[error(transparent)]
     Provider(#[from] super::InitError),
-    /// There is a logger already.
+    /// There is already a logger.
     #[error("a logger is already set; give it to provider::log::init_before instead: {0}")]
     Logger(#[from] SetLoggerError),
 }
 
-/// Makes this process a trace provider with that name, and records what it logs.
+/// Makes this process a trace provider with this name, and records what it logs.
 ///
 /// # Errors
 ///
-/// When there is a logger already, or as [`provider::init`](super::init).
+/// When there is already a logger, or as for [`provider::init`](super::init).
 pub fn init(name: &str) -> Result<Provider, InitError> {
     begin(name, None, LevelFilter::Off)
 }
 
-/// As [`init`], and also passes each record up to the level `most` to another logger, whether or not a session runs.
+/// The same as [`init`], and also passes each record up to the level `most` to another logger, whether or not a session is running.
 ///
 /// # Errors
 ///
-/// As of [`init`].
+/// The same as for [`init`].
 pub fn init_before(
     name: &str,
     other: Box<dyn Log>,
@@ -62,7 +62,7 @@ fn begin(
     most: LevelFilter,
 ) -> Result<Provider, InitError> {
     log::set_boxed_logger(Box::new(ProviderLogger { other, most }))?;
-    // It has not been set before: there is only one logger.
+    // It has not been set before, since there is only one logger.
     let _ = MOST_OF_OTHER.set(most);
     hook::call_on_change(set_most);
     set_most();
@@ -71,7 +71,7 @@ fn begin(
 
 static MOST_OF_OTHER: OnceLock<LevelFilter> = OnceLock::new();
 
-/// Makes `log` pass everything while a session runs, and otherwise only what the other logger wants.
+/// Makes `log` pass on everything while a session runs, and otherwise only what the other logger accepts.
 fn set_most() {
     let other = MOST_OF_OTHER.get().copied().unwrap_or(LevelFilter::Off);
     log::set_max_level(if sys::generation() == 0 { other } else { LevelFilter::Trace });
@@ -102,7 +102,7 @@ impl Log for ProviderLogger {
         {
             with_scratch(|text| {
                 let (level, target) = (record.level(), record.target());
-                // Full, or a Display that fails: use the text so far.
+                // Full, or Display failed: use the text so far.
                 let _ = write!(Bounded(text), "{level} {target}: {}", record.args());
                 armed.log(text);
             });
@@ -120,8 +120,8 @@ impl Log for ProviderLogger {
     }
 }
 
-/// The most targets that get their own trace point, which is never freed. Targets are module paths, unless a program
-/// makes them up at run time.
+/// The maximum number of targets that get their own trace point, which is never freed. Targets are module paths, unless a program generates
+/// them at run time.
 const MOST_TARGETS: usize = 4096;
 
 /// The trace point of a target.

@@ -14,7 +14,7 @@
 //! ```
 //!
 //! Under `fxtrec -- ./app` nothing else is needed: `init` returns when the session runs. Without a manager it returns at once, and trace
-//! points record nothing: each is a relaxed load and a branch. A manager may come, go and come back at any time.
+//! points record nothing: each is a relaxed load and a branch. A manager may start, stop and restart at any time.
 //!
 //! In a session, the first pass of a trace point registers its strings; from then
 //! on, recording takes no lock, makes no system call and allocates no memory. If

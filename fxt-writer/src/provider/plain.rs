@@ -18,7 +18,7 @@ const FIXED_WORDS: usize = 2;
 /// string values.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Plain<const N: usize> {
-    /// All but the size.
+    /// Everything except the size.
     header: u64,
     time: Ticks,
     /// Each argument's first word, and its second word, if it has one.

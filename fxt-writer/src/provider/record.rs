@@ -1,4 +1,4 @@
-//! Recording: what the macros expand to once a trace point is armed.
+//! Recording: the code that the macros expand to once a trace point is armed.
 
 use std::marker::PhantomData;
 use std::num::NonZeroU32;
@@ -12,11 +12,11 @@ use crate::layout::limits::{MAX_ARGS, MAX_STRING_BYTES};
 use crate::record::{Blob, BlobType, Event, EventKind, Log};
 use crate::{Arg, Text, Ticks, Value, text};
 
-/// The length to which strings are cut in a record that would be too large.
+/// The length to which strings are truncated in a record that would be too large.
 const CUT_BYTES: usize = 1024;
-/// Bytes of a blob in one record; longer ones take several.
+/// Maximum size of a blob in one record, in bytes; longer ones take several.
 const BLOB_PIECE_BYTES: usize = 32_000;
-/// The most bytes in a log message: what fits a record with its thread inline.
+/// Maximum size of a log message, in bytes: what fits into a record with its thread inline.
 const MAX_LOG_BYTES: usize = MAX_STRING_BYTES;
 
 impl Armed {
@@ -42,7 +42,7 @@ impl Armed {
         written == Some(true)
     }
 
-    /// As [`event`](Self::event), with argument names known only at run time.
+    /// The same as [`event`](Self::event), with argument names known only at run time.
     /// Arguments beyond 15 are left out.
     #[inline(never)]
     pub fn event_with(self, kind: EventKind, args: &[Arg<'_>]) -> bool {
@@ -53,7 +53,7 @@ impl Armed {
         written == Some(true)
     }
 
-    /// As [`event`](Self::event), with a number of arguments known only at run
+    /// The same as [`event`](Self::event), with a number of arguments known only at run
     /// time; those beyond 15 are left out. Another name may replace the trace
     /// point's.
     #[inline(never)]
@@ -116,7 +116,7 @@ impl Armed {
         });
     }
 
-    /// Records a log message, cut to 32 000 bytes.
+    /// Records a log message, truncated to 32 000 bytes.
     #[inline(never)]
     pub fn log(self, message: &str) {
         with_recorder(self.generation(), |recorder| {
@@ -210,7 +210,7 @@ impl Duration {
         Self { open, on_this_thread: PhantomData }
     }
 
-    /// None at all: there is nothing to end.
+    /// An empty operation, with nothing to end.
     #[inline]
     pub const fn none() -> Self {
         Self { open: None, on_this_thread: PhantomData }
@@ -238,7 +238,7 @@ pub struct AsyncSpan {
 }
 
 impl AsyncSpan {
-    /// None at all: there is nothing to end.
+    /// An empty duration, with nothing to end.
     #[inline]
     pub const fn none() -> Self {
         Self { open: None }

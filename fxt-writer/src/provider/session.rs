@@ -26,7 +26,7 @@ pub(super) struct Session {
     process: Koid,
     categories: Categories,
     buffer: Arc<Buffer>,
-    /// Ends of durations that threads still owe.
+    /// Pending ends of durations.
     owed_ends: AtomicU64,
     /// Called for every category on its first pass.
     on_category: Box<dyn Fn(&'static str) + Send + Sync>,
@@ -130,7 +130,7 @@ impl Session {
             name: Text::Inline(&name),
             args: &[],
         };
-        // A reused buffer may have no room, but then it has both already.
+        // A reused buffer may have no room, but then it has both records already.
         let _ = Initialization { ticks_per_second: TICKS_PER_SECOND }.write(&mut durable);
         let _ = process_record.write(&mut durable.uncounted());
         let on_category = Box::new(on_category);
@@ -148,7 +148,7 @@ impl Session {
         &self.buffer.engine
     }
 
-    /// A lease for the present thread.
+    /// A lease for the current thread.
     pub(super) fn lease(&self) -> Lease {
         self.buffer.engine.lease()
     }
@@ -159,16 +159,16 @@ impl Session {
 
     /// Counts the end of a duration that a thread must write later.
     pub(super) fn owe_end(&self) {
-        // Relaxed, here and below: a count, which orders nothing.
+        // Relaxed, here and below: a counter, which orders nothing.
         self.owed_ends.fetch_add(1, Ordering::Relaxed);
     }
 
-    /// Counts owed ends as written.
+    /// Counts pending ends as written.
     pub(super) fn pay_ends(&self, ends: usize) {
         self.owed_ends.fetch_sub(ends as u64, Ordering::Relaxed);
     }
 
-    /// Takes no more records. Ends that are still owed are lost, and counted.
+    /// Takes no more records. Ends that are still pending are lost, and counted.
     pub(super) fn close(&self) {
         self.engine().stop();
         self.engine().count_dropped(self.owed_ends.swap(0, Ordering::Relaxed));
@@ -212,7 +212,7 @@ impl Session {
             name: Text::Inline(&name),
             args: &of,
         };
-        // Without room, the thread appears by its number.
+        // If there is no room, the thread appears by its number.
         let _ = named.write(&mut durable);
 
         let inline = ThreadName::Inline { process, thread };

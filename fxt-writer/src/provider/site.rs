@@ -6,7 +6,7 @@
 //!  generation | category index | name index | enabled
 //! ```
 //!
-//! One word holds all of it, so that all parts belong to the same session. A
+//! One word contains all of it, so that all parts belong to the same session. A
 //! trace point whose generation is not the running one looks its session up
 //! again. With an index of 0, the string is written inline.
 
@@ -24,7 +24,7 @@ const CATEGORY: Field = Field::new(32, 46);
 const NAME: Field = Field::new(47, 61);
 const ENABLED: Field = Field::new(62, 62);
 
-/// The most bytes in a category or a name.
+/// The maximum number of bytes in a category or a name.
 const MAX_BYTES: usize = MAX_PROVIDER_NAME_BYTES;
 
 /// Whether a text can be a category or name: 1 to 255 bytes, without a NUL or a
@@ -61,7 +61,7 @@ pub struct Site {
 }
 
 impl Site {
-    /// A trace point of that category and name.
+    /// A trace point with this category and name.
     ///
     /// # Panics
     ///
@@ -96,7 +96,7 @@ impl Site {
 
     /// If this trace point records, everything that recording needs. Without a
     /// session this is one relaxed load and a branch; in a session that does not
-    /// want the category, one load more.
+    /// records the category, one load more.
     #[inline(always)]
     #[must_use]
     pub fn armed(&'static self) -> Option<Armed> {
@@ -108,7 +108,7 @@ impl Site {
 
     #[inline]
     fn armed_in(&'static self, generation: Generation) -> Option<Armed> {
-        // Acquire: the strings' records come before ours.
+        // Acquire: the strings' records precede ours.
         let mut word = SiteWord(self.word.load(Ordering::Acquire));
         if !word.is_of(generation) {
             word = self.look_up(generation)?;
@@ -116,7 +116,7 @@ impl Site {
         word.is_enabled().then_some(Armed { site: self, word })
     }
 
-    /// As [`armed`](Self::armed), for callers that record nothing.
+    /// The same as [`armed`](Self::armed), for callers that record nothing.
     #[inline]
     #[must_use]
     pub fn is_wanted(&'static self) -> bool {
@@ -143,7 +143,7 @@ impl Site {
         Some(word)
     }
 
-    /// The word's content, if it is of this session.
+    /// The word's content, if it belongs to this session.
     pub(super) fn in_session(&'static self, generation: Generation) -> Option<Armed> {
         let word = SiteWord(self.word.load(Ordering::Acquire));
         word.is_of(generation).then_some(Armed { site: self, word })
@@ -232,7 +232,7 @@ impl Name {
     ///
     /// # Panics
     ///
-    /// As [`Site::new`].
+    /// The same as [`Site::new`].
     #[must_use]
     pub const fn new(content: &'static str) -> Self {
         assert!(is_good(content), "a name has 1 to 255 bytes, none of them NUL or newline");
@@ -263,7 +263,7 @@ impl Name {
     /// The name in the form for a record of this session.
     #[inline]
     pub(super) fn text(&'static self, session: &Session) -> Text<'static> {
-        // Acquire: the string's record comes before ours.
+        // Acquire: the string's record precedes ours.
         let word = self.word.load(Ordering::Acquire);
         if GENERATION.get(word) == u64::from(session.generation().get()) {
             return text(NAME.get(word), self.content);

@@ -56,7 +56,7 @@ pub struct Blob<'a> {
     pub name: Text<'a>,
     /// The type of the payload.
     pub blob_type: BlobType,
-    /// The payload: at most 32 752 bytes, less what an inline name takes.
+    /// The payload: at most 32 752 bytes, minus the size of an inline name.
     pub payload: &'a [u8],
 }
 

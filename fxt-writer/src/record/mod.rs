@@ -92,7 +92,7 @@ fn checked_size(words: usize) -> Result<usize, EncodeError> {
     }
 }
 
-/// A CPU went from one thread to another ("Context Switch Record").
+/// A CPU switched from one thread to another ("Context Switch Record").
 ///
 /// With an array of arguments, the compiler knows the values' types and computes the record's words in place.
 #[derive(Clone, Copy, Debug, PartialEq)]

@@ -1,4 +1,4 @@
-//! Where records go: something that has room for a whole record, or rejects it.
+//! The destination of records: something that has room for a whole record, or rejects it.
 //!
 //! A record reserves all its words in its [`Space`] at once, writes them into the
 //! [`Slot`] it gets, and writes the header word last. So there is one capacity
@@ -19,7 +19,7 @@ pub use output::{Output, OutputSlot};
 
 use crate::layout::limits::WORD_BYTES;
 
-/// Something that can take whole records.
+/// A space that accepts whole records.
 pub trait Space {
     /// Why there is no room.
     type Full;
@@ -64,7 +64,7 @@ pub trait Slot: Sized {
     }
 }
 
-/// Words that a stream of `bytes` bytes takes with its padding.
+/// Words that a stream of `bytes` bytes needs with its padding.
 #[must_use]
 #[inline]
 pub const fn stream_words(bytes: usize) -> usize {

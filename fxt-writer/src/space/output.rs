@@ -92,7 +92,7 @@ const _: () = assert!(PIECE_BYTES.is_multiple_of(WORD_BYTES));
 mod tests {
     use super::*;
 
-    /// Takes `room` bytes, then fails for good.
+    /// Accepts `room` bytes, then fails permanently.
     struct SmallDisk {
         room: usize,
     }

@@ -5,7 +5,7 @@ use std::borrow::Borrow;
 use std::collections::HashMap;
 use std::hash::Hash;
 
-/// What [`Lru::index`] found.
+/// The result of [`Lru::index`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Found {
     /// The key has this index already.
@@ -76,7 +76,7 @@ impl<K: Hash + Eq + Clone> Lru<K> {
         Found::Replaced(index_of(slot))
     }
 
-    /// Forgets a key whose registration failed. The next new key gets its index: as new if the index was unused, or else as replaced.
+    /// Forgets a key whose registration failed. Its index goes to the next new key, and counts as replaced if it was used before.
     pub(super) fn forget<Q>(&mut self, key: &Q, found: Found)
     where
         K: Borrow<Q>,
@@ -122,7 +122,7 @@ impl<K: Hash + Eq + Clone> Lru<K> {
     }
 }
 
-/// The index of a slot. Slots are fewer than the capacity, which is a `u16`.
+/// The index of a slot. There are fewer slots than the capacity, which is a `u16`.
 fn index_of(slot: usize) -> u16 {
     u16::try_from(slot + 1).unwrap_or(u16::MAX)
 }

@@ -49,8 +49,8 @@ pub enum TablesFull {
 /// A thread: its process and its own koid.
 pub type Thread = (Koid, Koid);
 
-/// The longest string that is worth a place in the table, in bytes. Longer ones
-/// are written inline, unless all are asked for.
+/// The longest string that is worth an entry in the table, in bytes. Longer ones
+/// are written inline, unless all are requested.
 const MAX_INTERNED_BYTES: usize = 256;
 
 /// Indices that one record can need: category, name and 15 argument names.
@@ -87,9 +87,8 @@ impl<'e> Writer<EngineLanes<'e>> {
     /// Writes into the lanes of an engine: registrations are durable.
     #[must_use]
     pub fn for_engine(engine: &'e Engine) -> Self {
-        // A record that replaces an entry goes to the rolling lane, in order of use, since rolling records that come
-        // after the durable lane may still rely on the old entry. So it must not be lost, as old records in circular
-        // buffers are.
+        // A record that replaces an entry goes to the rolling lane, in order of use, since rolling records that follow the durable lane may
+        // still rely on the old entry. So it must not be lost, as old records in circular buffers are.
         let full = match engine.mode() {
             Mode::Oneshot | Mode::Streaming => TablesFull::Replace,
             Mode::Circular => TablesFull::Inline,

@@ -1,4 +1,4 @@
-//! What the format cannot express is rejected, and nothing is written.
+//! Values that the format cannot express are rejected, and nothing is written.
 
 use fxt_writer::record::{
     Backtrace, Blob, BlobType, ContextSwitch, Event, EventKind, Initialization, KernelObject,

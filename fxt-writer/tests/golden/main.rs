@@ -1,4 +1,4 @@
-//! Every record and every argument type against words that were built by hand.
+//! Every record and every argument type is compared with words that were built by hand.
 //!
 //! The words here come from the tables of the format specification: each is
 //! written as shifts of its named fields, `value << first bit`, independent of

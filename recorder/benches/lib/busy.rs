@@ -1,5 +1,5 @@
-//! A made-up trace of two million switches, for benchmarks: 200 threads on 4 CPUs that sleep, are woken and preempt each other, as
-//! fxtrec writes them.
+//! A generated trace of two million switches, for benchmarks: 200 threads on 4 CPUs that sleep, are woken and preempt each other, as fxtrec
+//! writes them.
 
 use std::collections::VecDeque;
 
@@ -13,7 +13,7 @@ pub(crate) const SWITCHES: u64 = 2_000_000;
 const CPUS: usize = 4;
 const THREADS: u64 = 200;
 
-/// Numbers that look random, the same each time.
+/// Pseudo-random numbers, the same each time.
 struct Dice(u64);
 
 impl Dice {
@@ -87,7 +87,7 @@ pub(crate) fn trace() -> Vec<u8> {
     while switches < SWITCHES {
         time += 200 + dice.roll(3000);
         let cpu = dice.roll(CPUS as u64) as usize;
-        // Woken by whoever runs, somewhere.
+        // Woken by the running thread of some CPU.
         if !asleep.is_empty() && dice.roll(100) < 55 {
             let thread = asleep.swap_remove(dice.roll(asleep.len() as u64) as usize);
             machine.wake(time, cpu, thread);

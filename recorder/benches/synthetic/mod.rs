@@ -1,7 +1,7 @@
-//! A machine that never was: what the kernel would leave behind on any number of CPUs.
+//! A simulated machine: it produces the records of the kernel for any number of CPUs.
 //!
-//! On each CPU two threads take turns, and each wakes the other before it goes: one wake-up and one switch in turn, as
-//! `perf bench sched pipe` makes them.
+//! On each CPU two threads alternate, and each wakes the other before it leaves: one wake-up and one switch in turn, as produced by `perf
+//! bench sched pipe`.
 
 use fxt_writer::{Koid, ThreadName};
 use fxtrec::capture::event::{Comm, Event, Kind, LocalId, Switch, Wake, WakeKind, Waker};
@@ -71,7 +71,7 @@ pub(crate) fn pages() -> PageLayout {
     PageLayout::parse(HEADER_PAGE, HEADER_EVENT).expect("a known form")
 }
 
-/// Which two threads take turns on a CPU, the one that has it at event `number` first.
+/// Which two threads alternate on a CPU; the one that has it at event `number` is first.
 fn pair(cpu: u32, number: u64) -> (u32, u32) {
     let first = 1000 + 2 * cpu;
     match (number / 2).is_multiple_of(2) {
@@ -80,7 +80,7 @@ fn pair(cpu: u32, number: u64) -> (u32, u32) {
     }
 }
 
-/// Bytes as a tracepoint wrote them.
+/// Bytes in the format of a tracepoint.
 fn raw(id: u16, current: u32, len: usize, parts: &[(usize, &[u8])]) -> Vec<u8> {
     let mut raw = vec![0; len];
     let (id, current) = (id.to_ne_bytes(), current.to_ne_bytes());
@@ -90,7 +90,7 @@ fn raw(id: u16, current: u32, len: usize, parts: &[(usize, &[u8])]) -> Vec<u8> {
     raw
 }
 
-/// What the tracepoint of event `number` of a CPU wrote.
+/// The content that the tracepoint wrote for event `number` of a CPU.
 pub(crate) fn written(cpu: u32, number: u64) -> Vec<u8> {
     let (running, other) = pair(cpu, number);
     let (running_bytes, other_bytes) = (running.to_ne_bytes(), other.to_ne_bytes());
@@ -164,7 +164,7 @@ pub(crate) fn event(cpu: u32, number: u64) -> Event {
     Event { time: time(cpu, number), kind }
 }
 
-/// Events `first` and on of a CPU as one full page of ftrace's, and the number of the event that is next.
+/// One full page of ftrace events of a CPU, from event `first` on, and the number of the next event.
 pub(crate) fn page(cpu: u32, first: u64) -> (Vec<u8>, u64) {
     let mut data: Vec<u8> = Vec::new();
     let mut number = first;

@@ -31,7 +31,7 @@ use crate::threads::Index;
 use crate::track::{By, Lock, Reason, Request, Tenant};
 use crate::{Cause, Causes, Class};
 
-/// Maximum number of wakers that are followed from one to the next.
+/// Maximum depth of wakers that are followed.
 const MOST_DEEP: usize = 48;
 
 /// Maximum number of steps of a chain.
@@ -43,14 +43,14 @@ const MOST_HOLDERS: usize = 64;
 /// Maximum number of entries searched for the threads that had the CPUs during a wait.
 const MOST_LOOKS: u64 = 50_000_000;
 
-/// A thread that was woken went on its way to be able to run for so long at most, in nanoseconds, after its waker had begun
-/// that and left its CPU. It takes microseconds, unless a host has taken away the CPU on which it is to run.
+/// The maximum time, in nanoseconds, until a woken thread is runnable after its waker has begun the wake-up and left its CPU. It takes
+/// microseconds, unless a host has taken away the target CPU.
 const MOST_UNDERWAY: u64 = 50_000_000;
 
-/// Maximum number of threads listed one by one that had the CPU in a wait.
+/// Maximum number of threads that had the CPU in a wait and are listed individually.
 const MOST_SHARES: usize = 64;
 
-/// What a thread did in an interval: steps that tile it, in order.
+/// What a thread did in an interval: steps in order, without gaps.
 #[derive(Clone, Debug)]
 pub struct Frame {
     pub thread: Index,
@@ -69,8 +69,8 @@ pub struct Step {
 /// What a thread did during the whole interval.
 #[derive(Clone, Debug)]
 pub enum What {
-    /// It had a CPU. What was taken from that, if it is the whole slice; `None` for a part of a slice from which something was taken,
-    /// because how much is unknown; `all_taken` is what was taken from the whole slice, in nanoseconds.
+    /// It had a CPU. The parts taken from that time, if it is the whole slice; `None` for a part of a slice from which something was taken,
+    /// because it is unknown which part; `all_taken` is the sum taken from the whole slice, in nanoseconds.
     Ran {
         cpu: Cpu,
         taken: Option<Taken>,
@@ -82,7 +82,7 @@ pub enum What {
         woken: Option<By>,
         shares: Vec<(Tenant, u64)>,
     },
-    /// A quota held it back.
+    /// A quota held the thread back.
     Throttled {
         cgroup: Option<u32>,
     },
@@ -91,7 +91,7 @@ pub enum What {
     Underway,
     /// The packet that it sent was on its way.
     Packet,
-    /// The request that it had made was in the queue of a disk, or in the disk.
+    /// Its request was in the queue of a disk, or in the disk.
     Request(Request, Origin),
     Unknown(Reason),
 }
@@ -99,7 +99,7 @@ pub enum What {
 /// It was blocked, stopped, or had ended.
 #[derive(Clone, Debug)]
 pub struct Blocked {
-    /// When that began, which may be before the interval.
+    /// When that began, possibly before the interval.
     pub since: u64,
     pub state: State,
     pub syscall: Option<u64>,
@@ -107,16 +107,16 @@ pub struct Blocked {
     pub is_call_known: bool,
     /// The lock that it waited for, if the recording tells.
     pub lock: Option<Lock>,
-    /// What it waited for according to its stack, if that was examined.
+    /// What it waited for according to its stack, if the stack was examined.
     pub by_stack: Option<Class>,
     pub ended: Ended,
-    /// When the waker sent the packet by which it woke the thread, if it did it so.
+    /// When the waker sent the packet that woke the thread, if a packet did.
     pub sent: Option<u64>,
     /// The request whose completion woke the thread.
     pub request: Option<Request>,
     /// What the waker did during the wait, if it was a thread and could be followed.
     pub inside: Option<Box<Frame>>,
-    /// Why it was not followed, though it was a thread.
+    /// Why it was not followed although it was a thread.
     pub stopped: Option<Reason>,
     /// What the owner of the lock did during the wait, if another thread ended the wait, or if it has not ended.
     pub holder: Option<Box<Frame>>,
@@ -139,7 +139,7 @@ impl Blocked {
     }
 }
 
-/// How it ended that a thread was blocked.
+/// How a blocked time ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Ended {
     /// It continues beyond the interval.
@@ -165,7 +165,7 @@ struct Later {
 /// A thread's time, examined from its end.
 struct Walk<'a> {
     log: &'a Log,
-    /// The threads that are being followed, from the outermost on.
+    /// The threads that are being followed, the outermost first.
     stack: Vec<Index>,
     steps: usize,
     looks: u64,
@@ -175,16 +175,16 @@ struct Walk<'a> {
     tried: bool,
 }
 
-/// What to do with the wakers of the thread of an interval.
+/// How to treat the wakers of an interval's thread.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Wakers {
-    /// They are followed: what they did during the wait.
+    /// They are followed: their activity during the wait is examined.
     Followed,
     /// They are only named.
     Told,
 }
 
-/// What a thread did in an interval that has ended, and for which threads it waited.
+/// What a thread did in an interval that has ended, and which threads it waited for.
 pub fn follow(log: &Log, thread: Index, (from, to): (u64, u64), wakers: Wakers) -> Frame {
     let stack = Vec::new();
     let mut walk = Walk { log, stack, steps: 0, looks: 0, holders: 0, wakers, tried: false };
@@ -245,7 +245,7 @@ impl Walk<'_> {
             } else {
                 self.looks += 1;
             }
-            // The first entry after that shows which thread had the CPU in whose queue it was.
+            // The first entry after that shows which thread had the CPU that it was queued on.
             anchor = entry.anchor().or(anchor);
             (next, id) = (Some((id, entry)), entry.prev);
         }
@@ -449,7 +449,7 @@ impl Walk<'_> {
         })
     }
 
-    /// What the owner of a lock did while it was waited for. The thread that it waited for itself is named, but not followed.
+    /// What the owner of a lock did during the wait for it. The thread that it waited for itself is named, but not followed.
     fn holder(&mut self, owner: Index, within: (u64, u64)) -> Option<Box<Frame>> {
         let followed = self.wakers == Wakers::Followed && self.stack.len() == 1;
         if !followed || self.holders >= MOST_HOLDERS || self.stack.contains(&owner) {
@@ -463,8 +463,7 @@ impl Walk<'_> {
         Some(Box::new(frame))
     }
 
-    /// What a waker did in the time in which it was waited for, or why that is not followed. `then` is what it did when the
-    /// wake-up was recorded.
+    /// What a waker did during the wait for it, or why that is not followed. `then` is its activity when the wake-up was recorded.
     fn waker(
         &mut self,
         (waker, then): (Index, Id),
@@ -473,7 +472,7 @@ impl Walk<'_> {
         if self.stack.len() >= MOST_DEEP || self.stack.contains(&waker) {
             return (None, Some(Reason::NotFollowed));
         }
-        // It may have left its CPU before the one that it woke was able to run.
+        // It may have left its CPU before the woken thread was runnable.
         let (mut id, mut left) = (then, to);
         loop {
             match self.log.get(id) {
@@ -492,7 +491,7 @@ impl Walk<'_> {
         (Some(Box::new(frame)), None)
     }
 
-    /// What the sender of a packet did in the time in which it was waited for, and how long the packet was on its way.
+    /// What the sender of a packet did during the wait for it, and how long the packet was on its way.
     fn sender(
         &mut self,
         (sender, then): (Index, Id),
@@ -502,8 +501,8 @@ impl Walk<'_> {
         self.until((sender, then), sent, (from, to), What::Packet)
     }
 
-    /// What another thread did until it made a request that was waited for, and then the request. For a request that was made before, there
-    /// is nothing to follow.
+    /// What another thread did until it made a request that ended the wait, followed by the request itself. For a request that was made
+    /// before the wait, there is nothing to follow.
     fn issuer(
         &mut self,
         (request, origin): (Request, Origin),
@@ -518,7 +517,7 @@ impl Walk<'_> {
         }
     }
 
-    /// What a thread did until it began something that was waited for, and then the thing itself.
+    /// What a thread did until it started the operation that ended the wait, followed by the operation itself.
     fn until(
         &mut self,
         (thread, then): (Index, Id),
@@ -566,7 +565,7 @@ fn is_missed(entry: &Entry) -> bool {
 }
 
 impl Frame {
-    /// What was taken from the slice in which it ends; the slice has continued since.
+    /// The time taken from the slice in which it ends; the slice has continued since.
     pub(crate) fn end_in_slice(&mut self, of_slice: Taken) {
         if let Some(Step { what: What::Ran { taken, all_taken, .. }, .. }) = self.steps.last_mut() {
             *all_taken = of_slice.steal.saturating_add(of_slice.irq);
@@ -574,7 +573,7 @@ impl Frame {
         }
     }
 
-    /// Shows the innermost steps, in order: for each the threads that wait for it, from the outermost on, and itself.
+    /// Visits the innermost steps, in order: for each, the threads that wait for it, the outermost first, and the step itself.
     pub fn leaves<'a>(&'a self, show: &mut impl FnMut(&[Index], &'a Step)) {
         self.show_leaves(&mut Vec::new(), show);
     }
@@ -593,7 +592,7 @@ impl Frame {
     }
 }
 
-/// The longest ones, and the rest as a sum.
+/// The longest ones, and the sum of the rest.
 pub fn longest<T: Clone>(shares: &[(T, u64)]) -> (&[(T, u64)], u64) {
     let (named, rest) = shares.split_at(MOST_SHARES.min(shares.len()));
     (named, rest.iter().map(|share| share.1).sum())

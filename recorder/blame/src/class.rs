@@ -1,4 +1,4 @@
-//! What a blocked thread waits for, according to its system call and to the kernel functions on its stack.
+//! Determines what a blocked thread waits for, from its system call and the kernel functions on its stack.
 
 use fxtrec_sched::State;
 
@@ -33,7 +33,7 @@ pub enum Class {
     /// It was stopped, by a signal or a tracer.
     Stopped,
     Ended,
-    /// The recording does not say.
+    /// The recording does not contain it.
     Unknown,
 }
 
@@ -111,13 +111,13 @@ impl Class {
         None
     }
 
-    /// Whether a stack can narrow it down.
+    /// Whether a stack can determine the class more precisely.
     pub fn is_vague(self) -> bool {
         matches!(self, Class::Disk | Class::Socket | Class::Io | Class::NoSyscall | Class::Unknown)
     }
 
-    /// The class for a thread in this state. `syscall` is the name of the system call that it is in; the outer `None` means that the
-    /// recording does not say, the inner one that it is in none.
+    /// The class for a thread in this state. `syscall` is the name of its system call; the outer `None` means that it is not recorded, the
+    /// inner one that the thread is in none.
     pub fn of(state: State, syscall: Option<Option<&str>>) -> Class {
         match (state, syscall) {
             (state, _) if state.is_stopped() => Class::Stopped,

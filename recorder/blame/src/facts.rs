@@ -19,17 +19,17 @@ pub enum Cause {
     Waker,
     /// In which system call a thread blocked.
     Syscall,
-    /// For how long quotas stopped each cgroup altogether, by the kernel's own counts.
+    /// How long quotas stopped each cgroup altogether, by the kernel's own counts.
     Quotas,
     /// On which futex a thread blocked. Recorded only if requested.
     Futex,
-    /// For which lock of the kernel a thread waited. The same applies to that.
+    /// The kernel lock that a thread waited for; the same applies.
     KernelLock,
     /// The cause of the interrupt that woke a thread.
     InterruptKind,
     /// The sender of the packet that woke a thread.
     Packets,
-    /// Which request to a disk it was whose completion woke a thread.
+    /// The disk request whose completion woke a thread.
     Requests,
 }
 
@@ -70,7 +70,7 @@ impl Cause {
         }
     }
 
-    /// The fact that a metric is made of; `None` for those that every recording has.
+    /// The fact that a metric is based on; `None` for metrics that every recording has.
     pub const fn of(metric: Metric) -> Option<Cause> {
         match metric {
             Metric::Steal => Some(Cause::Steal),
@@ -87,7 +87,7 @@ impl Cause {
 pub struct Causes(u16);
 
 impl Causes {
-    /// The facts in a comma-separated list of names. Names of others are left out.
+    /// The facts in a comma-separated list of names. Names of other facts are left out.
     pub fn parse(list: &str) -> Causes {
         let named = |name: &str| Cause::ALL.into_iter().find(|cause| cause.name() == name.trim());
         let bits = list.split(',').filter_map(named).map(Causes::bit);
@@ -98,7 +98,7 @@ impl Causes {
         1 << cause as u8
     }
 
-    /// Whether this is one of them.
+    /// Whether the fact is one of these.
     pub fn has(self, cause: Cause) -> bool {
         self.0 & Causes::bit(cause) != 0
     }
@@ -114,7 +114,7 @@ impl Causes {
         Causes(self.0 & other.0)
     }
 
-    /// The names of those that it has.
+    /// The names of the facts that it has.
     pub fn names(self) -> impl Iterator<Item = &'static str> {
         Cause::ALL.into_iter().filter(move |&cause| self.has(cause)).map(Cause::name)
     }

@@ -1,4 +1,4 @@
-//! What threads and CPUs did recently, so that it can be followed backwards.
+//! The recent activity of threads and CPUs, so that it can be followed backwards.
 //!
 //! ```text
 //!   time   entry                 prev: the thread's last one     link
@@ -11,14 +11,14 @@
 //!
 //! Entries of one thread follow each other without holes, so an entry ends where the thread's next one begins. The log keeps a limited
 //! number of entries; older time is unknown ([`Reason::NotKept`]). A caller that knows the start of its interval can have older entries
-//! dropped, except for what each thread and CPU did at that time:
+//! dropped, except for the state of each thread and CPU at that time:
 //!
 //! ```text
 //!   A sleeps | B runs | B sleeps, C runs | C wakes B | ...          before:  kept by place
 //!                               ^ from here on                      after:   held: A sleeps; by place: C wakes B | ...
 //! ```
 //!
-//! Memory that is touched for the first time is what keeping costs, so the two entries of most switches share a place:
+//! The main cost of keeping entries is touching memory for the first time, so the two entries of most switches share a place:
 //!
 //! ```text
 //!   A, which had CPU 0, is blocked        its entry before is the one that had the CPU before,
@@ -56,7 +56,7 @@ impl Id {
     }
 }
 
-/// In place of a thread.
+/// Values in place of a thread.
 const IDLE: Index = Index::MAX;
 const OUT_OF_SCOPE: Index = Index::MAX - 1;
 const NOBODY: Index = Index::MAX - 2;
@@ -65,7 +65,7 @@ const NOBODY: Index = Index::MAX - 2;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Kind {
     Nothing,
-    /// A thread has a CPU. The link is the CPU's previous entry; the detail, what was taken from the slice, if anything.
+    /// A thread has a CPU. The link is the CPU's previous entry; the detail is what was taken from the slice, if anything.
     Slice,
     /// The detail is the thread, and in its upper half how long before it sent the packet that did it.
     WokenBy,
@@ -89,7 +89,7 @@ enum Kind {
 pub struct Entry {
     pub time: u64,
     detail: u64,
-    /// The thread's entry before.
+    /// The thread's previous entry.
     pub prev: Id,
     link: Id,
     pub thread: Index,
@@ -113,7 +113,7 @@ impl Entry {
         matches!(self.kind, Kind::SwitchInSyscall | Kind::SwitchInNoSyscall)
     }
 
-    /// One of two that share a place.
+    /// One of the two entries that share a slot.
     fn part(self, is_second: bool) -> Entry {
         let kind = match self.kind {
             Kind::SwitchInSyscall => Kind::Syscall,
@@ -154,7 +154,7 @@ impl Entry {
         }
     }
 
-    /// When the waker sent the packet by which it woke the thread, if it did it so.
+    /// When the waker sent the packet by which it woke the thread, if it did so by a packet.
     pub fn sent(&self) -> Option<u64> {
         let is_packet = self.kind == Kind::WokenByPacket;
         is_packet.then(|| self.time.saturating_sub(self.detail >> 32))
@@ -190,7 +190,7 @@ pub struct Log {
     head: usize,
     /// Number of places that are filled before it is [crowded](Log::is_crowded).
     room: usize,
-    /// What a thread or CPU has been doing since before the oldest place, by the number of its place.
+    /// For threads and CPUs whose last entry is older than the oldest kept place: that entry, by its number.
     held: FxHashMap<u32, Entry>,
     /// The numbers of the oldest place, and of the next one.
     oldest: u32,
@@ -205,9 +205,9 @@ pub struct Log {
     before: Vec<Option<Entry>>,
     on_cpu: Vec<Id>,
     cpu_before: Vec<Option<Entry>>,
-    /// What does not fit into the detail of a slice.
+    /// Details of a slice that do not fit into its entry.
     large: FxHashMap<u32, Taken>,
-    /// The cgroup whose quota it was, for stretches in which a quota held the thread back.
+    /// The cgroup whose quota held the thread back, for such stretches.
     quotas: FxHashMap<u32, u32>,
     /// The lock, for stretches in which the thread was blocked on one.
     locks: FxHashMap<u32, Lock>,
@@ -222,7 +222,7 @@ pub struct Log {
 /// The number of place numbers; that of [`Id::NONE`] is left out.
 const NUMBERS: u32 = u32::MAX >> 1;
 
-/// The number after this one.
+/// The next number.
 #[inline]
 fn next_of(number: u32) -> u32 {
     if number >= NUMBERS - 1 { 0 } else { number + 1 }
@@ -267,9 +267,9 @@ impl Log {
             return;
         }
         self.on = true;
-        // Room that is not used costs nothing; growing would copy what is there. Without it, it grows as it must.
+        // Room that is not used costs nothing; growing would copy the existing entries. Without an expected size, the map grows as needed.
         let _ = self.entries.try_reserve_exact(self.most);
-        // First which thread has which CPU: slices are entries of threads too.
+        // Which thread has which CPU is recorded first: slices are entries of threads, too.
         for entry in std::mem::take(&mut self.cpu_before).into_iter().flatten() {
             let id = self.push(Entry { prev: Id::NONE, link: Id::NONE, ..entry });
             *at(&mut self.on_cpu, usize::from(entry.cpu.0), Id::NONE) = id;
@@ -293,7 +293,7 @@ impl Log {
         }
     }
 
-    /// Since when all is kept, if it has left out something since it was switched on.
+    /// Since when everything is kept, if something has been left out since the log was switched on.
     pub fn is_rolling_since(&self) -> Option<u64> {
         self.entries.get(self.head).filter(|_| self.is_rolling).map(|oldest| oldest.time)
     }
@@ -336,7 +336,7 @@ impl Log {
         }
         let back = match id.place().checked_sub(self.oldest) {
             Some(back) => back,
-            // They went around since.
+            // The numbers have wrapped around since.
             None => id.place() + (NUMBERS - self.oldest),
         } as usize;
         let len = self.entries.len();
@@ -353,7 +353,7 @@ impl Log {
         Some(self.whole(id)?.part(id.is_second()))
     }
 
-    /// Both of those that may share its place.
+    /// Both of the entries that may share its place.
     #[inline]
     fn whole(&self, id: Id) -> Option<&Entry> {
         match self.place(id) {
@@ -368,17 +368,17 @@ impl Log {
         self.entries.len() >= self.room
     }
 
-    /// Forgets what happened before `time`; what each thread and CPU was doing at that time stays known. If that is less than half of
-    /// all, the log grows instead.
+    /// Forgets everything before `time`, except the state of each thread and CPU at that time. If that is less than half of all, the log
+    /// grows instead.
     #[cold]
     pub fn forget_before(&mut self, time: u64) {
         let count = self.entries.iter().take_while(|entry| entry.time <= time).count();
         if count < self.room / 2 || self.is_rolling {
-            // From as many on as are ever kept, the oldest make room one by one.
+            // Once the maximum number is kept, the oldest are dropped one by one.
             self.room = if self.room < self.most { 2 * self.room } else { usize::MAX };
             return;
         }
-        // Held entries are collected again: some may no longer describe what a thread or CPU does.
+        // Held entries are collected again: some may no longer describe the current state of a thread or CPU.
         let is_left = |id: Id| self.place(id).is_some_and(|place| place >= count);
         let mut held = FxHashMap::default();
         let mut hold = |first: Id, before: fn(&Entry) -> Id| {
@@ -412,8 +412,8 @@ impl Log {
         self.oldest = ((u64::from(self.oldest) + count as u64) % u64::from(NUMBERS)) as u32;
     }
 
-    /// The thread that has just been switched out of this CPU shares its place with the thread that is switched in. `None` if that is not
-    /// what came last.
+    /// The thread that has just been switched out of this CPU shares its place with the thread that is switched in. `None` if the last
+    /// entry is a different one.
     #[inline]
     fn share(&mut self, cpu: Cpu, time: u64, thread: Index, prev: Id) -> Option<Id> {
         let link = self.on_cpu(cpu);
@@ -448,7 +448,7 @@ impl Log {
         last.filter(|last| last.state == State::Running).map(|last| last.time)
     }
 
-    /// A thread begins to do something.
+    /// A thread changes its state.
     #[inline]
     pub fn begin(&mut self, thread: Index, begin: Begin) {
         let Begin { time, state, cpu, about } = begin;
@@ -544,7 +544,7 @@ impl Log {
         self.requests.get(&id.0).copied()
     }
 
-    /// A CPU goes to another than a thread.
+    /// A CPU switches to something other than a thread.
     #[inline]
     pub fn tenant(&mut self, cpu: Cpu, time: u64, tenant: Tenant) {
         let thread = match tenant {
@@ -587,7 +587,7 @@ impl Log {
         }
     }
 
-    /// What was taken from a slice.
+    /// The time that was taken from a slice.
     pub fn taken_of(&self, id: Id) -> Taken {
         if let Some(taken) = self.large.get(&id.0) {
             return *taken;
@@ -634,8 +634,8 @@ impl Log {
         self.locks.get(&id.0).copied()
     }
 
-    /// The threads that had a CPU from one time to another, searched backwards from what came after. How long each took, and how many
-    /// entries that needed; the rest is unknown.
+    /// The threads that had a CPU from one time to another, searched backwards from the entry that follows. How long each of them had it,
+    /// and how many entries the search read; the rest of the time is unknown.
     pub fn tenants(
         &self,
         cpu: Cpu,
@@ -683,7 +683,7 @@ mod tests {
         Begin { time, state, cpu: CPU, about }
     }
 
-    /// Threads 0 and 1 have the CPU in turn, and each is in a system call, of which the number is the time, when it leaves it.
+    /// Threads 0 and 1 alternate on the CPU, and each is in a system call whose number is the time at which it leaves the CPU.
     fn in_turn(log: &mut Log, times: Range<u64>) {
         for time in times {
             let (out, inn) = ((time % 2) as Index, ((time + 1) % 2) as Index);
@@ -693,7 +693,7 @@ mod tests {
         }
     }
 
-    /// From the last entry of a thread backwards: time, state, system call and what was taken.
+    /// From the last entry of a thread backwards: time, state, system call and the time that was taken.
     fn told(log: &Log, thread: Index) -> Vec<(u64, State, Option<u64>, Taken)> {
         let (mut found, mut next) = (Vec::new(), log.last(thread));
         while let Some((id, entry)) = next.and_then(|id| Some((id, log.get(id)?))) {
@@ -712,11 +712,11 @@ mod tests {
     }
 
     #[test]
-    fn who_goes_out_and_who_comes_in_share_a_place_and_are_told_apart() {
+    fn who_goes_out_and_who_comes_in_share_a_place_and_are_distinguished() {
         let mut log = Log::new(100);
         log.switch_on();
         in_turn(&mut log, 1..21);
-        // Nobody is known to have had the CPU before the first one.
+        // Before the first one, it is not known who had the CPU.
         assert_eq!(log.entries.len(), 21);
         for thread in [0, 1] {
             assert_eq!(told(&log, thread), expected(thread, 1..21));
@@ -758,7 +758,7 @@ mod tests {
         log.switch_on();
         log.room = 10;
         (log.oldest, log.next) = (NUMBERS - 5, NUMBERS - 5);
-        // Two that do something else all the time: one sleeps, with a lock, one has another CPU.
+        // Two threads that stay in one state throughout: one sleeps and waits for a lock, the other has another CPU.
         log.begin(2, begin(1, State::Sleeping, About::Syscall(Some(202))));
         let lock = Lock { address: 7, kernel: None, owner: None, is_end: false };
         log.lock(2, 1, lock);
@@ -784,7 +784,7 @@ mod tests {
             });
             assert_eq!(tenants, 42 - from);
         }
-        // Nothing is old enough: there is more room, until as much is kept as ever is.
+        // Nothing is old enough to forget, so the log grows up to the maximum.
         for room in [20, 40] {
             log.forget_before(30);
             assert_eq!(log.room, room);
@@ -795,9 +795,9 @@ mod tests {
         assert_eq!(log.room, usize::MAX, "from then on the oldest make room");
     }
 
-    /// Whatever happens: intervals that begin later are followed as if nothing had been forgotten.
+    /// Whatever happens, intervals that begin later are followed as if nothing had been forgotten.
     #[test]
-    fn who_forgets_tells_the_same_of_what_comes_after() {
+    fn who_forgets_reports_the_same_of_what_comes_after() {
         for seed in 1..300_u64 {
             let mut random = seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1;
             let mut pick = |most: u64| {
@@ -864,7 +864,7 @@ mod tests {
         for thread in [0, 1] {
             assert_eq!(told(&log, thread), expected(thread, 31..41));
         }
-        // Only of a share of these, more was taken than fits.
+        // For only some of these, more time was taken than the field can hold.
         assert_eq!(log.large.len(), 7);
     }
 }

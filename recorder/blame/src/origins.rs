@@ -14,7 +14,7 @@ pub const OWN_TIMER: &str = "its own timer";
 const PACKET: &str = "packet";
 const REQUEST: &str = "request";
 
-/// One of those of a recording; the default is an unknown one.
+/// One of the origins in a recording; the default is an unknown one.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Origin(u32);
 
@@ -82,12 +82,12 @@ impl Origins {
         Some((kind, name))
     }
 
-    /// Its kind, as in the recording.
+    /// The kind, as in the recording.
     pub fn kind(&self, origin: Origin) -> Option<&str> {
         Some(self.get(origin)?.0)
     }
 
-    /// Which one of these it is.
+    /// Which one of this kind it is.
     pub fn name(&self, origin: Origin) -> Option<&str> {
         Some(self.get(origin)?.1).filter(|name| !name.is_empty())
     }
@@ -107,7 +107,7 @@ impl Origins {
         }
     }
 
-    /// What a disk did, and which one, if a request to it is the origin.
+    /// The operation and the disk, if a disk request is the origin.
     pub fn operation(&self, origin: Origin) -> Option<(&str, &str)> {
         let (kind, name) = self.get(origin)?;
         name.split_once(' ').filter(|_| kind == REQUEST)
@@ -134,7 +134,7 @@ impl Origins {
             }
             (Some(REQUEST), Some(_)) => format!("the end of a {}", self.request(origin, 0)),
             (Some(REQUEST), None) | (Some("softirq"), Some("BLOCK")) => {
-                "the end of a request to a disk".to_owned()
+                "the end of a disk request".to_owned()
             }
             (Some("softirq"), _) => with("a soft interrupt"),
             (Some("vector"), _) => with("an interrupt between CPUs or of a clock"),
@@ -148,7 +148,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn each_kind_has_its_words_and_what_is_not_told_has_the_general_ones() {
+    fn each_kind_has_its_words_and_what_is_not_reported_has_the_general_ones() {
         let mut origins = Origins::default();
         let mut text = |kind, name| {
             let origin = origins.of(kind, name);
@@ -166,10 +166,10 @@ mod tests {
             text(Some("request"), Some("write_zeroes vda")),
             "the end of a write zeroes to vda"
         );
-        assert_eq!(text(Some("request"), None), "the end of a request to a disk");
+        assert_eq!(text(Some("request"), None), "the end of a disk request");
         let ends = "tcp 10.0.0.5:5432 10.0.0.2:40000";
         assert_eq!(text(Some("packet"), Some(ends)), "a packet of 10.0.0.5:5432 (tcp)");
-        // With pseudonyms in their places.
+        // With pseudonyms instead of the names.
         assert_eq!(text(Some("packet"), Some("arg-1")), "a packet (arg-1)");
     }
 
@@ -184,13 +184,13 @@ mod tests {
         assert_eq!(words(Some("flush vda"), 0), "cache flush of vda");
         assert_eq!(words(Some("flush+write dm-0"), 512), "512 B write with a cache flush to dm-0");
         assert_eq!(words(Some("other sda"), 0), "request to sda");
-        // With a pseudonym in its place.
+        // With a pseudonym instead of the name.
         assert_eq!(words(Some("arg-1"), 512), "512 B request to a disk");
         assert_eq!(words(None, 0), "request to a disk");
     }
 
     #[test]
-    fn the_same_origin_is_one_and_too_many_are_not_told_apart() {
+    fn the_same_origin_is_one_and_too_many_are_not_distinguished() {
         let mut origins = Origins::default();
         let first = origins.of(Some("packet"), Some("0"));
         assert_eq!(origins.of(Some("packet"), Some("0")), first);

@@ -1,4 +1,4 @@
-//! What the time of an interval adds up to.
+//! The parts of an interval's time.
 
 use std::collections::HashMap;
 
@@ -11,7 +11,7 @@ use crate::origins::Origin;
 use crate::threads::Index;
 use crate::track::{By, Reason, Tenant};
 
-/// What makes parts one.
+/// What distinguishes parts.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Key {
     OnCpu,
@@ -57,15 +57,15 @@ pub fn ended_by(ended: Option<EndedBy>) -> &'static str {
     }
 }
 
-/// Divides what a thread had a CPU for: its own, stolen, by interrupts.
+/// Divides the time that a thread had a CPU: its own, stolen, in interrupts.
 pub fn divide(length: u64, taken: Taken) -> (u64, u64, u64) {
     let stolen = taken.steal.min(length);
     let irq = taken.irq.min(length - stolen);
     (length - stolen - irq, stolen, irq)
 }
 
-/// The parts of a thread's own time, the longest first: how long, and in how many stretches. `class` says what a blocked thread
-/// waits for.
+/// The parts of a thread's own time, the longest first: the length and number of stretches of each. `class` is what a blocked thread waits
+/// for.
 pub fn sums(frame: &Frame, class: impl Fn(&Blocked) -> Class) -> Vec<(Key, (u64, u64))> {
     let mut sums: HashMap<Key, (u64, u64)> = HashMap::new();
     let mut add = |key: Key, ns: u64| {
@@ -84,7 +84,7 @@ pub fn sums(frame: &Frame, class: impl Fn(&Blocked) -> Class) -> Vec<(Key, (u64,
                 add(Key::Interrupts, irq);
             }
             What::Ran { taken: None, all_taken, .. } => {
-                // At most this much: the rest is its own, wherever that was.
+                // At most this much; the rest is its own, at an unknown place.
                 let taken = length.min(*all_taken);
                 add(Key::OnCpu, length - taken);
                 add(Key::OnCpuUndivided, taken);

@@ -1,5 +1,5 @@
-//! A pass over a trace, and one that explains intervals on the way: intervals that are known in advance, or one that becomes known only
-//! during the pass.
+//! A pass over a trace, and a pass that explains intervals: intervals that are known in advance, or one that becomes known only during the
+//! pass.
 
 use std::cmp::Reverse;
 
@@ -11,7 +11,7 @@ use crate::log::{Log, Taken};
 use crate::threads::Index;
 use crate::track::{Begin, Lock, Request, Sink, Tenant, Tracker};
 
-/// A pass that is under way.
+/// A pass in progress.
 struct Pass<'a, S> {
     tracker: &'a mut Tracker,
     sink: S,
@@ -24,10 +24,10 @@ impl<S: Sink> Visitor for Pass<'_, S> {
     }
 }
 
-/// Shows `sink` what happens in a whole trace, or in the part that it wants to see. Damaged places are gaps.
+/// Reports the events of a whole trace to `sink`, or of the part that it requests. Damaged places are gaps.
 ///
 /// # Errors
-/// Those of [`Reader::next`], apart from damage.
+/// The errors of [`Reader::next`], except for damage.
 pub fn run<S: Sink>(mut reader: Reader<'_>, tracker: &mut Tracker, sink: S) -> Result<S, Error> {
     let mut pass = Pass { tracker, sink };
     loop {
@@ -61,10 +61,10 @@ impl Lasting for Interval {
     }
 }
 
-/// Follows intervals: `found` is called for each, with its place in the list, in the order in which they end.
+/// Follows intervals: calls `found` for each, with its index in the list, in the order in which they end.
 pub struct Follower<'a, T, F> {
     log: Log,
-    /// Those that are still to come, the one that ends last first.
+    /// The remaining intervals; the one that ends last is first.
     open: Vec<u32>,
     intervals: &'a [T],
     begin: u64,
@@ -73,7 +73,7 @@ pub struct Follower<'a, T, F> {
     found: F,
 }
 
-/// An interval that is over, while the slice in which it ended is not.
+/// An interval that has ended, although the slice in which it ended has not.
 #[derive(Debug)]
 struct Late {
     thread: Index,
@@ -98,9 +98,9 @@ impl<'a, T: Lasting, F: FnMut(&Tracker, usize, Frame)> Follower<'a, T, F> {
         Follower { log: Log::new(most), open, intervals, begin, wakers, late: Vec::new(), found }
     }
 
-    /// Follows those that end before `time`. What was taken from a slice is reported when the slice ends: an interval that ends within a
-    /// slice waits for that. This is not done if wakers are only named: those intervals are many, and undivided time counts as the thread's
-    /// own there.
+    /// Follows those that end before `time`. The time taken from a slice is reported when the slice ends, so an interval that ends within a
+    /// slice waits for that. This is not done if wakers are only named: there are many of those intervals, and time without a known cause
+    /// counts as the thread's own.
     #[cold]
     fn close(&mut self, tracker: &Tracker, time: u64) {
         while let Some(&at) = self.open.last() {
@@ -125,14 +125,14 @@ impl<'a, T: Lasting, F: FnMut(&Tracker, usize, Frame)> Follower<'a, T, F> {
         self.tell_late(tracker, false);
     }
 
-    /// Forgets what happened before all intervals that are still to come.
+    /// Forgets everything before all remaining intervals.
     #[cold]
     fn forget(&mut self) {
         let begins = self.open.iter().map(|&at| self.intervals[at as usize].interval().from);
         self.log.forget_before(begins.min().unwrap_or(u64::MAX));
     }
 
-    /// Tells those of which the last slice is over, or all.
+    /// Reports intervals whose last slice has ended, or all.
     fn tell_late(&mut self, tracker: &Tracker, all: bool) {
         for late in std::mem::take(&mut self.late) {
             match late.is_told || all {
@@ -142,7 +142,7 @@ impl<'a, T: Lasting, F: FnMut(&Tracker, usize, Frame)> Follower<'a, T, F> {
         }
     }
 
-    /// The trace is over: follows all that are left.
+    /// At the end of the trace, follows all remaining intervals.
     pub fn finish(mut self, tracker: &Tracker) {
         self.close(tracker, u64::MAX);
         self.tell_late(tracker, true);
@@ -210,7 +210,7 @@ impl<T: Lasting, F: FnMut(&Tracker, usize, Frame)> Sink for Follower<'_, T, F> {
     }
 }
 
-/// Keeps what there is to follow in an interval whose thread is not known before the pass is over.
+/// Keeps what is needed to follow an interval whose thread is known only after the pass.
 ///
 /// ```text
 ///   a Follower   knows whose interval it is, and follows it as soon as it is over: a second pass over the trace
@@ -221,9 +221,9 @@ pub struct Keeper {
     log: Log,
     from: u64,
     to: u64,
-    /// Whether something came after that, which is not kept.
+    /// Whether later entries exist that are not kept.
     is_over: bool,
-    /// What was taken from the slices in which threads were at the end; `None` of threads that have done something else since.
+    /// The time taken from the slices in which threads were at the end; `None` for threads that have changed state since.
     late: FxHashMap<Index, Option<Taken>>,
 }
 
@@ -234,10 +234,10 @@ impl Keeper {
         Keeper { log: Log::new(most), from, to, is_over: false, late }
     }
 
-    /// What the thread did in an interval, after the whole trace. `None` where a second pass has to tell.
+    /// What the thread did in an interval, after the whole trace. `None` if a second pass is needed.
     pub fn follow(mut self, tracker: &Tracker, interval: Interval) -> Option<Frame> {
         let Interval { koid, from, to } = interval;
-        // What came after the interval may tell that it is doubtful.
+        // Later records may show that the interval is doubtful.
         if to < tracker.now && tracker.losses > 0 {
             return None;
         }
@@ -245,11 +245,11 @@ impl Keeper {
         if let Some(Some(taken)) = self.late.get(&thread) {
             self.log.taken(thread, *taken);
         }
-        // May replace what was there when the log was switched on.
+        // May replace the state from before the log was turned on.
         tracker.settle(&mut self);
         let is_same = match self.log.is_rolling_since() {
             None => true,
-            // To the end of the trace, a Follower would have had as much and no more.
+            // Until the end of the trace, a Follower would have recorded exactly the same.
             Some(since) => to >= tracker.now && since > from,
         };
         if !is_same || self.is_over && to != self.to {

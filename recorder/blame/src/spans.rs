@@ -16,7 +16,7 @@ const MOST_NAMES: usize = 1 << 16;
 /// How many threads without open spans keep their place, since most will have spans again.
 const MOST_VACANT: usize = 4096;
 
-/// The size of a span in bytes, including what finding medians needs.
+/// The size of a span in bytes, including the memory for finding medians.
 const SPAN_BYTES: usize = size_of::<Span>() + size_of::<u64>();
 
 /// The overhead of a thread or an operation with open spans, in bytes: places in a half-full map, and a vector.
@@ -295,7 +295,7 @@ impl Visitor for Collector {
 /// All spans of a trace.
 ///
 /// # Errors
-/// Those of [`Reader::next`], apart from damage.
+/// The errors of [`Reader::next`], except for damage.
 pub fn collect(reader: Reader<'_>) -> Result<Spans, Error> {
     collect_within(reader, None)
 }
@@ -332,7 +332,7 @@ mod tests {
     const ASYNC_BEGIN: Kind = |id| record::EventKind::AsyncBegin { id };
     const ASYNC_END: Kind = |id| record::EventKind::AsyncEnd { id };
 
-    /// A trace with `number` threads and operations, each with events of these kinds; long names differ.
+    /// A trace with `number` threads and operations, each with events of these kinds; with long names, every name is different.
     fn trace(number: u64, length: usize, kinds: &[Kind]) -> Vec<u8> {
         let mut trace = Vec::new();
         Magic.write(&mut trace).expect("memory");
@@ -360,7 +360,7 @@ mod tests {
         collect_within(Reader::from_slice(trace), most_bytes).expect("a trace")
     }
 
-    /// A lower bound of the memory for what is kept.
+    /// A lower bound of the memory for the data that is kept.
     fn takes(spans: &Spans) -> usize {
         let of_track = |open: &Vec<Span>| open.capacity() * size_of::<Span>() + 24;
         let open = spans.open.values().chain(spans.open_async.values()).map(of_track);

@@ -274,7 +274,7 @@ pub struct CommandThreads {
 }
 
 impl CommandThreads {
-    /// Whether the thread is one of them.
+    /// Whether the thread is one of these.
     pub fn has(&self, roster: &impl Known, koid: u64) -> bool {
         let Some(command) = self.process else { return false };
         let process = roster.process(koid);
@@ -310,7 +310,7 @@ impl CommandThreads {
         is_own(koid) || process.is_some_and(is_own)
     }
 
-    /// Whether the thread is certainly none of them. Always false if COMMAND is unknown.
+    /// Whether the thread is certainly none of these. Always false if COMMAND is unknown.
     pub fn is_without(&self, roster: &impl Known, koid: u64) -> bool {
         let doubtful = |koid| self.doubtful.contains(&koid);
         self.process.is_some()
@@ -421,13 +421,13 @@ mod tests {
     #[test]
     fn who_was_made_by_command_under_a_name_that_it_had_then_is_one_of_them() {
         let (mut roster, mut family) = family();
-        // The shell that made it has become another program, and so has what it made, before the first record of the scheduler.
+        // The shell that created it has become another program, and so have its children, before the first record of the scheduler.
         for (koid, before) in [(COMMAND, "sh"), (530, "sh"), (400, "sh")] {
             roster.named.get_mut(&koid).expect("it has a name").earlier.add(before);
         }
         family.first_woken(&roster, 530, (Some(Koid(COMMAND)), false));
         assert!(family.has(&roster, 530));
-        // A stranger that was there before is none of them, whatever it was called.
+        // A stranger that existed earlier is not among them, whatever its name.
         family.first_woken(&roster, 400, (Some(Koid(COMMAND)), false));
         assert!(!family.has(&roster, 400));
     }
@@ -439,7 +439,7 @@ mod tests {
             // Not even if COMMAND woke it, because its name differs.
             family.first_woken(&roster, 530, (waker, false));
             assert!(!family.has(&roster, 530) && !family.is_without(&roster, 530), "{waker:?}");
-            // Nor for threads that it creates.
+            // The same holds for threads that it creates.
             family.first_woken(&roster, 520, (Some(Koid(530)), false));
             assert!(!family.has(&roster, 520) && !family.is_without(&roster, 520), "{waker:?}");
         }

@@ -1,8 +1,8 @@
-//! From records to what threads do: feeds the [scheduling machine](fxtrec_sched), and tells a [`Sink`] what begins.
+//! Derives the states of threads from records: feeds the [scheduling machine](fxtrec_sched), and reports each new state to a [`Sink`].
 //!
 //! A thread *enters* a state at a time, on a CPU. Its previous state ends then, unless that is doubtful: then the thread first enters
-//! [`State::Unknown`], at the time from which nothing is certain, for a [`Reason`]. So every thread's time is a list of stretches
-//! without holes, and unknown time is a stretch too.
+//! [`State::Unknown`], at the time from which nothing is certain, for a [`Reason`]. So every thread's time is a list of stretches without
+//! gaps, and unknown time is a stretch, too.
 
 mod sink;
 
@@ -26,7 +26,7 @@ use crate::origins::Origins;
 use crate::threads::{CommandThreads, Index, Recorders, Roster, inherits};
 use crate::{Causes, trigger};
 
-/// The name by which fxtrec introduces itself in a trace, and the category of what it says about the recording.
+/// The provider name of fxtrec in a trace, and the category of its events about the recording.
 pub const FXTREC: &str = "fxtrec";
 
 /// The category of the scheduler's events other than switches and wake-ups.
@@ -43,7 +43,7 @@ const MOST_CGROUPS: usize = 1 << 16;
 
 type Occupant = fxtrec_sched::Occupant<usize>;
 
-/// What the recording says of itself.
+/// The recording's description of itself.
 #[derive(Clone, Debug, Default)]
 pub struct Origin {
     pub command_line: String,
@@ -52,9 +52,9 @@ pub struct Origin {
     pub source: String,
     /// Which facts it has.
     pub causes: Causes,
-    /// What to add to its times for nanoseconds since 1970.
+    /// The nanoseconds to add to its times to get the time since 1970.
     pub wall_clock_offset: Option<i64>,
-    /// Whether it is fxtrec's.
+    /// Whether fxtrec recorded the trace.
     pub is_known: bool,
 }
 
@@ -69,11 +69,11 @@ enum Pending {
 struct Gap {
     /// Since when events may be missing.
     begin: u64,
-    /// When that was reported.
+    /// When the gap was reported.
     told: u64,
 }
 
-/// The machine, and what is known of the recording so far.
+/// The machine, and what is known about the recording so far.
 #[derive(Debug)]
 pub struct Tracker {
     pub roster: Roster,
@@ -83,7 +83,7 @@ pub struct Tracker {
     pub first: Option<u64>,
     /// The time of the last record of the scheduler.
     pub now: u64,
-    /// How many gaps there were.
+    /// The number of gaps.
     pub losses: u64,
     /// Whether the trace ends in the middle of a record, or has none.
     pub is_truncated: bool,
@@ -102,7 +102,7 @@ pub struct Tracker {
     pub origins: Origins,
     gaps: Vec<Gap>,
     pending: Pending,
-    /// Whether the recording is of some processes only.
+    /// Whether only some processes were recorded.
     pub narrow: bool,
     scheduler: Scheduler,
     own: Option<ProviderId>,
@@ -161,7 +161,7 @@ impl Tracker {
         self.family.is_without(&self.roster, self.roster.koid(thread))
     }
 
-    /// The delay for which a trigger fired, if the file was written for one.
+    /// The delay that fired a trigger, if the file was written for one.
     pub fn fired(&self) -> Option<&trigger::Fired> {
         self.fired.as_ref()
     }
@@ -171,23 +171,23 @@ impl Tracker {
         self.cgroups.get(number as usize).map(|name| &**name)
     }
 
-    /// The name of a lock of the kernel, if it is recorded, or else its number.
+    /// The name of a kernel lock, if it is recorded, or else its id.
     pub fn lock_name(&self, lock: Lock) -> String {
         let name = lock.kernel_id().and_then(|id| self.known_lock_name(id));
         name.map_or_else(|| format!("{:#x}", lock.address), |name| line(name).to_string())
     }
 
-    /// The name of the lock of the kernel that has this number, if the recording has one.
+    /// The name of the kernel lock with this id, if recorded.
     pub fn known_lock_name(&self, id: u64) -> Option<&str> {
         self.lock_names.get(&id).map(|name| &**name)
     }
 
-    /// Something could not be read: a gap of all CPUs, at the next record.
+    /// Something could not be read: this is a gap on all CPUs, at the next record.
     pub fn damaged(&mut self) {
         self.pending = Pending::Damage;
     }
 
-    /// Takes the next record. False when no more are wanted.
+    /// Processes the next record. Returns false when no more are needed.
     #[inline(always)]
     pub fn take<S: Sink>(&mut self, item: &Item<'_>, sink: &mut S) -> bool {
         match &item.record {
@@ -247,7 +247,7 @@ impl Tracker {
         }
     }
 
-    /// Takes whose scheduling record comes.
+    /// Processes a record that says which threads are recorded.
     #[inline(always)]
     fn written_by(&mut self, provider: Option<ProviderId>) {
         if self.scheduler.is(provider) && self.pending == Pending::Nothing {
@@ -255,7 +255,7 @@ impl Tracker {
         }
     }
 
-    /// Goes on to the time of a scheduling record. False when it is not wanted.
+    /// Advances to the time of a scheduling record. Returns false when it is not needed.
     #[inline(always)]
     fn advance<S: Sink>(&mut self, time: Nanos, sink: &mut S) -> bool {
         let time = time.0.max(self.now);
@@ -314,7 +314,7 @@ impl Tracker {
     fn side(&self, koid: Koid) -> Side {
         let no_thread = match koid {
             Koid(0) => Some(Occupant::Idle),
-            // Only a trace of narrow scope has such pseudo-threads.
+            // Only traces of narrow scope have such pseudo-threads.
             koid if self.narrow && is_not_recorded(koid) => Some(Occupant::NotRecorded),
             _ => None,
         };
@@ -329,7 +329,7 @@ impl Tracker {
         }
     }
 
-    /// A CPU goes from one thread to another, at the present time.
+    /// A CPU switches from one thread to another now.
     #[inline(always)]
     fn switch<S: Sink>(
         &mut self,
@@ -345,9 +345,9 @@ impl Tracker {
         let next = State::after(state, said.detail);
         let next = match next {
             next if next.is_over() => next,
-            // The trace does not say where it is after an inferred switch.
+            // After an inferred switch, the trace does not show where the thread is.
             _ if inferred => State::Unknown,
-            // What an outsider does next is not recorded.
+            // The next state of an outsider is not recorded.
             _ if incoming == Occupant::NotRecorded => State::NotRecorded,
             next if said.throttled => next.held(),
             next => next,
@@ -370,7 +370,7 @@ impl Tracker {
         }
     }
 
-    /// The thread that is switched out is not the one that was known to have the CPU.
+    /// The thread that is switched out is not the known occupant.
     #[cold]
     fn met_unexpectedly<S: Sink>(
         &mut self,
@@ -381,18 +381,18 @@ impl Tracker {
     ) {
         let CpuInterval { cpu, since, begin, .. } = left.tenure;
         if left.met == Met::Displaced {
-            // A switch is missing, and nothing in the trace says so: which thread had the CPU since the last one is unknown.
+            // A switch is missing without any record of a loss: which thread had the CPU since the last one is unknown.
             sink.tenant(cpu, since.0, Tenant::Unknown);
             if let Some(Change { thread, before, .. }) = left.displaced {
                 sink.begin(thread as Index, unknown(before.since.0, cpu, Reason::Inferred));
             }
             return;
         }
-        // A CPU that was offline had no thread; if the switch is inferred, the time since when is unknown.
+        // An offline CPU had no thread; if the switch is inferred, the beginning of that time is unknown.
         if inferred || begin == Edge::Offline {
             return;
         }
-        // It had the CPU since the trace began, or the gap ended.
+        // It had the CPU since the trace began, or since the gap ended.
         match outgoing {
             Occupant::Thread(_) => {}
             other => sink.tenant(cpu, since.0, tenant(other)),
@@ -411,7 +411,7 @@ impl Tracker {
         let (thread, time) = (change.thread as Index, change.time.0);
         let Thread { since, cpu, state, begin, .. } = change.before;
         if state != State::Running {
-            // It was thought to do something else while it had the CPU.
+            // It was believed to be in another state while it had the CPU.
             if state.is_known() {
                 sink.begin(thread, unknown(since.0, cpu, Reason::NoWakeup));
             }
@@ -454,7 +454,7 @@ impl Tracker {
         }
     }
 
-    /// Tells in which stretches of its wait a quota held a thread back.
+    /// Reports the stretches of its wait in which a quota held a thread back.
     #[inline(always)]
     fn before_it_comes_in<S: Sink>(
         &mut self,
@@ -470,7 +470,7 @@ impl Tracker {
         if said.held > 0 || before.state.is_throttled() {
             self.held_back(thread, before, said, sink);
         }
-        // The CPU where it waited matters, not the one where it was switched in.
+        // The CPU where it waited matters, not the CPU where it was switched in.
         let Thread { state, cpu: queue, .. } = self.threads[thread];
         if queue != cpu {
             let about = About::Queue(queue);
@@ -522,7 +522,7 @@ impl Tracker {
         Some(number)
     }
 
-    /// Since when it is not certain what a thread does, if anything was lost since it began.
+    /// The time from which the state of a thread is uncertain, if anything was lost since its state began.
     fn doubtful_since(&self, thread: &Thread) -> Option<u64> {
         if self.machine.knows(thread) {
             return None;
@@ -643,7 +643,7 @@ impl Tracker {
             "snapshot_info" => self.fired = trigger::Fired::read(event),
             WEIGHT_INFO => self.usual_args = UsualArgs::WITHOUT_WEIGHTS,
             "trace_stats" => {
-                // The recording continues until then.
+                // The recording continues until that time.
                 let time = event.time.0.max(self.now);
                 if self.first.is_some() {
                     if !sink.advance(self, time) {
@@ -707,7 +707,7 @@ impl Tracker {
         };
     }
 
-    /// An event of the scheduler without a separate record type.
+    /// A scheduler event without a separate record type.
     #[cold]
     fn sched_event<S: Sink>(&mut self, event: &Event<'_>, sink: &mut S) -> bool {
         if let ("migrate", EventKind::Instant) = (event.name, event.kind)
@@ -719,7 +719,7 @@ impl Tracker {
         true
     }
 
-    /// A thread goes to another queue. False when that is beyond the requested range.
+    /// A thread moves to another queue. Returns false when that is beyond the requested range.
     fn migrated<S: Sink>(&mut self, event: &Event<'_>, sink: &mut S) -> bool {
         if !self.advance(event.time, sink) {
             return false;
@@ -736,7 +736,7 @@ impl Tracker {
         true
     }
 
-    /// Events of a CPU, or of any, are missing, up to the present time.
+    /// Events of one CPU, or of all, are missing up to now.
     #[cold]
     fn gap<S: Sink>(&mut self, cpu: Option<Cpu>, sink: &mut S) {
         let now = self.now;
@@ -759,18 +759,18 @@ impl Tracker {
                 sink.begin(thread as Index, unknown(since, number, Reason::Lost));
             }
         }
-        // Any thread may have run there, too, so nothing that is open can be relied on.
+        // Any thread may have run there, too, so no open state can be relied on.
         self.machine.invalidate();
         self.losses += 1;
         if self.gaps.len() < MOST_GAPS {
             self.gaps.push(Gap { begin, told: now });
         } else if let Some(last) = self.gaps.last_mut() {
-            // Too many to tell apart: the last one stands for all that follow.
+            // Too many to distinguish: the last one represents all further ones.
             *last = Gap { begin: last.begin.min(begin), told: now };
         }
     }
 
-    /// What is doubtful now becomes unknown, as it does when it ends.
+    /// States that are doubtful become unknown, as they do when they end.
     pub fn settle<S: Sink>(&self, sink: &mut S) {
         if self.losses > 0 {
             (0..self.threads.len()).for_each(|thread| self.settle_thread(thread as Index, sink));

@@ -41,7 +41,7 @@ impl KernelLock {
 /// The tracepoints `lock:contention_begin` and `contention_end`, for sources that deliver their raw data.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Contention {
-    /// The thread finds the lock taken, and waits.
+    /// The thread finds the lock held by another, and waits.
     Begin(KernelLock),
     /// The thread has the lock at this address, or stopped waiting for it.
     End(u64),
@@ -106,7 +106,7 @@ impl ContentionLayout {
         [begin, Chosen { id: self.end.id.into(), filter: None }]
     }
 
-    /// Decodes what the tracepoint with this id wrote, common fields first; `None` for other tracepoints.
+    /// Decodes the sample of the tracepoint with this id, common fields first; `None` for other tracepoints.
     pub(super) fn decode(&self, id: u16, raw: &[u8]) -> Option<Kind> {
         if id == self.begin.id {
             let (tid, address) = self.begin.decode(raw)?;

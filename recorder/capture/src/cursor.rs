@@ -1,4 +1,4 @@
-//! Walking over the bytes of a perf record.
+//! Reads the bytes of a perf record one after the other.
 
 /// The rest of a record. Every read advances, and returns `None` if the record is too short.
 #[derive(Clone, Copy, Debug)]
@@ -16,7 +16,7 @@ impl<'a> Cursor<'a> {
         Some(taken)
     }
 
-    /// The last `len` bytes of what is left.
+    /// The last `len` of the remaining bytes.
     pub fn take_back(&mut self, len: usize) -> Option<&'a [u8]> {
         let (rest, taken) = self.0.split_at_checked(self.0.len().checked_sub(len)?)?;
         self.0 = rest;

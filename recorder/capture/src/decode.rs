@@ -33,15 +33,15 @@ pub struct Shape<'a> {
 }
 
 impl Shape<'_> {
-    /// Whether samples carry the time and what the tracepoint wrote, and nothing else.
+    /// Whether samples carry the time and the tracepoint's bytes, and nothing else.
     pub fn is_plain(self) -> bool {
         !self.namespace_ids && self.extras.is_none()
     }
 }
 
-/// Decodes a sample of one of the scheduler's tracepoints, where samples carry only the time and what the tracepoint wrote. Nearly all
-/// records are of this kind, so all of this must be inlined into the code that puts the event into its queue: passing the 80 bytes of an
-/// event from function to function costs more than making it. Returns `None` as [`decode`] does.
+/// Decodes a sample of one of the scheduler's tracepoints, where samples carry only the time and the tracepoint's bytes. Nearly all records
+/// are of this kind, so all of this must be inlined into the code that puts the event into its queue: passing the 80 bytes of an event from
+/// function to function costs more than creating it. Returns `None` as [`decode`] does.
 #[inline(always)]
 pub fn decode_plain(layout: &SchedLayout, body: &[u8]) -> Option<Event> {
     let mut cursor = Cursor::new(body);
@@ -100,7 +100,8 @@ pub fn decode<'a>(
     }
 }
 
-/// Reads the registers that a sample was asked to carry; there is one. The inner `None` means a kernel thread, which has no user registers.
+/// Reads the registers that a sample contains on request; there is one. The inner `None` means a kernel thread, which has no user
+/// registers.
 fn read_user_state(cursor: &mut Cursor<'_>) -> Option<Option<UserState>> {
     let abi = cursor.read_u64()?;
     if abi == u64::from(b::PERF_SAMPLE_REGS_ABI_NONE) {
@@ -141,7 +142,7 @@ pub(crate) fn decode_side_band(record: RawRecord<'_>, mut cursor: Cursor<'_>) ->
             let ids = cursor.take_back(8)?;
             let mut ids = Cursor::new(ids);
             let (pid, tid) = (LocalId(ids.read_u32()?), LocalId(ids.read_u32()?));
-            // A thread that was reaped and still runs to its very end has no ids any more.
+            // A reaped thread that is still in its last code has no ids any more.
             if tid == NO_ID {
                 return None;
             }

@@ -1,4 +1,4 @@
-//! What a capture source reports: typed events, the same for every source.
+//! The events that a capture source reports: typed, and the same for every source.
 
 pub use crate::contention::{Contention, KernelLock};
 pub use crate::futex::Futex;
@@ -13,7 +13,7 @@ use fxtrec_units::{Cpu, Nanos, Tid};
 pub struct Comm(pub [u8; 16]);
 
 impl Comm {
-    /// Takes the first 15 bytes before a NUL.
+    /// The first 15 bytes before a NUL.
     pub fn from_bytes(bytes: &[u8]) -> Comm {
         let mut comm = [0; 16];
         let end = bytes.iter().position(|&byte| byte == 0).unwrap_or(bytes.len()).min(15);
@@ -41,7 +41,7 @@ pub enum WakeKind {
     Wakeup,
     /// `sched_wakeup_new`: a new thread became runnable for the first time.
     New,
-    /// `sched_waking`: a thread is about to be made runnable, seen where the waker runs.
+    /// `sched_waking`: a thread is about to be made runnable, recorded on the waker's CPU.
     Waking,
 }
 
@@ -52,7 +52,7 @@ pub struct Switch {
     pub next: Tid,
     /// The outgoing thread's kernel priority: below 100 real-time or deadline, 100 to 139 for nice -20 to 19.
     pub prev_prio: i32,
-    /// Same for the incoming thread.
+    /// The same for the incoming thread.
     pub next_prio: i32,
     /// The state in which the thread is switched out.
     pub state: PrevState,
@@ -69,53 +69,53 @@ pub struct Switch {
 /// Facts about the slice of an outgoing thread.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct SliceFacts {
-    /// For how long the hypervisor had taken the CPU (steal time).
+    /// How long the host had taken the CPU (steal time).
     pub steal: Nanos,
-    /// What is known about the quota, if the thread is runnable and may not run, or could not for some time.
+    /// The facts about the quota, if the thread is runnable and may not run, or could not for some time.
     pub throttled: Option<Throttle>,
-    /// The futex that it blocks on, if it does and this was requested.
+    /// The futex that it blocks on, if that was requested.
     pub futex: Option<Futex>,
-    /// The kernel lock that it waits for, even if it is preempted and not blocked, if this was requested.
+    /// The kernel lock that it waits for, even if it is preempted and not blocked, if that was requested.
     pub kernel_lock: Option<KernelLock>,
 }
 
-/// What interrupts took from the slice of an outgoing thread, and when its switch was requested.
+/// The time that interrupts took from the slice of an outgoing thread, and when its switch was requested.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Taken {
-    /// The time in interrupts, and how many there were.
+    /// The time in interrupts, and their number.
     pub irq: Nanos,
     pub irqs: u32,
-    /// How long before the end of the slice a switch was first requested, if one was.
+    /// How long before the end of the slice a switch was first requested, if at all.
     pub asked: Option<Nanos>,
 }
 
-/// What is known about a thread that begins to wait in a queue that a quota holds back, or has held back before.
+/// The facts about a thread that begins to wait in a queue that a quota holds back, or has held back before.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Throttle {
-    /// For how long its queue has been throttled so far, according to the queue's own count.
+    /// How long its queue has been throttled so far, according to the queue's own count.
     pub kept: Nanos,
-    /// The number of the cgroup whose quota is used up; 0 if none is, or if it is unknown.
+    /// The id of the cgroup whose quota is used up; 0 if none is, or if it is unknown.
     pub cgroup: u64,
-    /// Distinguishes its own cgroup from others.
+    /// Identifies its own cgroup.
     pub own: u32,
     /// Whether the quota is used up now.
     pub now: bool,
-    /// Whether the queue counts for all threads that wait in it, because the kernel throttles queues and not tasks. Then every wait without
-    /// such a report began in a queue that had never been throttled.
+    /// Whether the queue counts for all threads that wait in it, because the kernel throttles queues and not tasks. If so, every wait
+    /// without such a report began in a queue that had never been throttled.
     pub of_queues: bool,
 }
 
-/// What the queue of a waiting thread reports when the wait ends or the thread is moved.
+/// The report of a waiting thread's queue when the wait ends or the thread is moved.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Kept {
     pub tid: Tid,
-    /// For how long it was throttled so far.
+    /// How long it was throttled so far.
     pub kept: Nanos,
     /// The CPU of the queue.
     pub cpu: Cpu,
-    /// As in [`Throttle`].
+    /// The same as in [`Throttle`].
     pub own: u32,
-    /// As in [`Throttle`].
+    /// The same as in [`Throttle`].
     pub of_queues: bool,
     /// Whether the thread was just moved to this queue; otherwise it leaves the queue.
     pub begins: bool,
@@ -134,7 +134,7 @@ pub struct Wake {
     pub target: Cpu,
     /// Its name; empty if the source does not report it.
     pub comm: Comm,
-    /// The thread that runs on the CPU where this was seen.
+    /// The thread that runs on the CPU where this was recorded.
     pub current: Tid,
     pub by: Waker,
     /// For a first wake-up: whether the new thread belongs to the process of `current`, if the source reports that.
@@ -145,7 +145,7 @@ pub struct Wake {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Waker {
-    /// Not known: an interrupt may have completed a wake-up that another CPU began.
+    /// Unknown: an interrupt may have completed a wake-up that another CPU began.
     Unknown,
     Task(Tid),
     /// A hard or soft interrupt.
@@ -153,7 +153,7 @@ pub enum Waker {
 }
 
 impl Waker {
-    /// The waker, as far as the place of this event shows it, while `current` ran.
+    /// The waker, as far as the context of this event shows it, while `current` ran.
     pub fn here(kind: WakeKind, current: Tid, in_interrupt: bool) -> Waker {
         match (kind, in_interrupt) {
             (WakeKind::Waking, true) => Waker::Interrupt,
@@ -185,7 +185,7 @@ pub struct Sample {
 /// The beginning or end of a system call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Call {
-    /// The non-scheduler event that it stands for.
+    /// The non-scheduler event that it corresponds to.
     pub extra: ExtraIndex,
     pub tid: Tid,
     /// -1 for an end that belongs to no call.
@@ -196,7 +196,7 @@ pub struct Call {
     pub is_32_bit: bool,
 }
 
-/// Where a thread was in its program.
+/// The state of a thread in user space.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct UserState {
     pub stack: u64,
@@ -204,15 +204,15 @@ pub struct UserState {
     pub is_32_bit: bool,
 }
 
-/// What tracepoints report about the life of a thread. They use the ids of the initial pid namespace, and do not say which process a thread
-/// belongs to.
+/// The reports of tracepoints about the lifetime of a thread. They use the ids of the initial pid namespace, and do not contain the process
+/// of a thread.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Life {
-    /// A thread came into being.
+    /// A thread was created.
     Begin {
         tid: Tid,
         parent: Tid,
-        /// Whether it is a thread of the same process, and not the first one of a new process.
+        /// Whether it is a new thread of the same process, rather than the first thread of a new process.
         same_process: bool,
         /// Whether its process may be in another cgroup than its parent.
         elsewhere: bool,
@@ -221,7 +221,7 @@ pub enum Life {
     Rename { tid: Tid, comm: Comm },
     /// A thread begins to exit; it will be switched out once more, for the last time.
     End { tid: Tid },
-    /// The process of this thread may have changed its cgroup: to the one of this number, if reported.
+    /// The process of this thread may have changed its cgroup: to the one with this id, if reported.
     Home { tid: Tid, cgroup: Option<u64> },
 }
 
@@ -231,7 +231,7 @@ pub enum Kind {
     Switch(Switch),
     /// Facts about the slice that the next switch of this CPU ends.
     Slice(SliceFacts),
-    /// What interrupts took from that slice.
+    /// The time that interrupts took from that slice.
     Taken(Taken),
     Wake(Wake),
     /// With a narrow scope that the kernel applies: this thread has `cpu`, for which a thread in scope waits.
@@ -247,7 +247,7 @@ pub enum Kind {
         pid: LocalId,
         tid: LocalId,
     },
-    /// A thread or process came into being.
+    /// A thread or process was created.
     Fork {
         /// The process of the new thread.
         pid: LocalId,
@@ -264,11 +264,11 @@ pub enum Kind {
     Comm {
         pid: LocalId,
         tid: LocalId,
-        /// Whether the name came with execve(2).
+        /// Whether the name was set by execve(2).
         exec: bool,
         comm: Comm,
     },
-    /// A thread came, went or was renamed, as reported by tracepoints and not by perf's own records.
+    /// A thread was created, exited or was renamed, as reported by tracepoints and not by perf's own records.
     Life(Life),
     /// Inside a pid namespace: the ids that a thread has there, learned from one of its samples.
     Identity {
@@ -283,9 +283,9 @@ pub enum Kind {
     Sample(Sample),
     /// A system call begins or ends, as reported by programs and not by samples.
     Call(Call),
-    /// A thread is switched in or moved: the report of the queue that it leaves, or of the one that it goes to.
+    /// A thread is switched in or moved: the report of the queue that it leaves or enters.
     Kept(Kept),
-    /// The thread that the next event wakes begins to wait in a queue that is throttled, or was.
+    /// The thread that the next event wakes begins to wait in a queue that is or was throttled.
     Queued(Throttle),
     /// The cause of the interrupt that does the next wake-up of this CPU.
     Origin(Origin),
@@ -300,19 +300,19 @@ pub enum Kind {
         tid: Tid,
         contention: Contention,
     },
-    /// Events of threads out of scope were left out: the thread on this CPU is no longer the one of the last event.
+    /// Events of threads out of scope were left out: the thread on this CPU is not the one of the last event.
     Skipped,
     /// Events are missing since the last one of this CPU.
     Lost(Loss),
     /// Non-scheduler events are missing since the last one on this CPU, but no switch or wake-up.
     LostOthers(LostOthers),
-    /// Forks, exits and changes of names are missing on this CPU; how many, if they were counted.
+    /// Forks, exits and changes of names are missing on this CPU; the number, if they were counted.
     LostLives {
         count: Option<u64>,
     },
     /// The CPU went offline at this time, or soon after.
     Offline {
-        /// Whether nothing else reports that the idle task was switched in then.
+        /// Whether no other event reports that the idle task was switched in at that time.
         goes_idle: bool,
     },
     /// The CPU is online again, or for the first time.
@@ -325,7 +325,7 @@ pub struct Loss {
     pub events: Option<u64>,
     /// Whether the number may be lower: the events were counted together with redundant records.
     pub at_most: bool,
-    /// In addition, missing records of the kind that reports an incoming thread where no tracepoint does.
+    /// Additional missing records, of the kind that reports an incoming thread if no tracepoint does.
     pub switch_records: u64,
 }
 

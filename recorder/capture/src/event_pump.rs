@@ -13,14 +13,14 @@ use crate::event::{Event, Kind, Loss, LostOthers};
 use crate::losses::LossWatch;
 use crate::source::Source;
 
-/// The engine's two lanes, as the encoder sees them: writes into an engine, and waits where the engine's policy is to wait.
+/// The engine's two lanes for the encoder: writes into an engine, and waits if the engine's policy is to wait.
 ///
-/// Records go into the rolling buffers in batches, which cost a fraction of single ones. [`BatchedLanes::commit`] ends a batch: call it
-/// before anything waits for the engine, or for events.
+/// Records are written to the rolling buffers in batches, which cost a fraction of single writes. [`BatchedLanes::commit`] ends a batch:
+/// call it before anything waits for the engine, or for events.
 #[derive(Debug)]
 pub struct BatchedLanes {
     batch: Batch<Arc<Engine>>,
-    /// Whether names go into the engine. In circular mode they are kept elsewhere, because they would be overwritten there.
+    /// Whether names are written into the engine. In circular mode they are kept elsewhere, because they would be overwritten there.
     takes_names: bool,
 }
 
@@ -63,7 +63,7 @@ pub struct EventPump {
     /// Whether the engine takes records.
     pub open: bool,
     pub losses: LossWatch,
-    /// Time of the last event of each CPU: a loss is after that.
+    /// Time of the last event of each CPU: a loss occurred after it.
     seen: Vec<Nanos>,
 }
 
@@ -72,7 +72,7 @@ impl EventPump {
         EventPump { ended: begin, open: true, losses, seen: Vec::new() }
     }
 
-    /// Passes on what the rings hold by now, as far as its order is final.
+    /// Passes on the current content of the rings, as far as its order is final.
     pub fn round(&mut self, source: &mut dyn Source, encoder: &mut Encoder<BatchedLanes>) {
         source.round(&mut |time, cpu, event, bytes| self.take(encoder, time, cpu, event, bytes));
         encoder.lanes().commit();
@@ -101,7 +101,7 @@ impl EventPump {
     /// Notes the time of an event, and passes a loss on to find its cause.
     #[inline]
     fn see(&mut self, time: Nanos, cpu: Cpu, event: &Event) {
-        // A loss of unknown size needs no search for its cause: the CPU was not there to be recorded.
+        // A loss of unknown size needs no search for its cause: the CPU could not be recorded before.
         if let Kind::Lost(Loss { events: Some(count @ 1..), .. })
         | Kind::LostOthers(LostOthers { count: count @ 1.., .. }) = event.kind
         {

@@ -1,7 +1,7 @@
 //! The rings of a tracing instance: opens them, reads them into a [`Merger`], and follows CPUs that come online.
 //!
-//! One instance has a ring on each CPU, which all enabled tracepoints share. It keeps the newest events: what was not read in time is
-//! overwritten, and the next page says how many events that was.
+//! One instance has a ring on each CPU, which all enabled tracepoints share. It keeps the newest events: pages that were not read in time
+//! are overwritten, and the next page says how many events were lost.
 
 use std::io;
 use std::os::fd::BorrowedFd;
@@ -28,7 +28,7 @@ use fxtrec_units::{Cpu, Nanos};
 /// The clock of the trace: `CLOCK_MONOTONIC`.
 const CLOCK: &str = "mono";
 
-/// Tracepoints that report threads coming, going and being renamed.
+/// Tracepoints that report when threads are created, exit or are renamed.
 const LIFE_EVENTS: [&str; 3] =
     ["task/task_newtask", "task/task_rename", "sched/sched_process_exit"];
 
@@ -37,7 +37,7 @@ const LIFE_EVENTS: [&str; 3] =
 pub struct Options {
     /// Bytes of each CPU's ring.
     pub ring_bytes: usize,
-    /// If there is not enough memory, the size is halved down to this.
+    /// If there is not enough memory, the size is halved repeatedly, down to this minimum.
     pub min_ring_bytes: usize,
     /// The reader is woken when this many bytes of a ring are filled.
     pub wake_bytes: usize,
@@ -45,7 +45,7 @@ pub struct Options {
     pub waking: bool,
 }
 
-/// What all rings share.
+/// The state that all rings share.
 #[derive(Debug)]
 struct Shared {
     instance: Instance,
@@ -146,10 +146,10 @@ pub struct FtraceRings {
 }
 
 impl FtraceRings {
-    /// Makes an instance with all events off, and opens the ring of every online CPU, each with its own lane in `merger`.
+    /// Creates an instance with all events off, and opens the ring of every online CPU, each with its own lane in `merger`.
     ///
     /// # Errors
-    /// [`SourceError`] at the first refusal by the kernel; nothing is left behind then.
+    /// [`SourceError`] at the first refusal by the kernel; nothing is left behind in that case.
     pub fn open(
         sys: Box<dyn Sys + Send>,
         instance: Instance,
@@ -164,7 +164,7 @@ impl FtraceRings {
         // Kernels before 5.0 have no such file; the reader then polls by its own clock.
         let _ = instance.write("buffer_percent", &percent.to_string());
         let layout = page_layout(&instance)?;
-        // Before the first ring is opened, so that no CPU comes or goes unnoticed.
+        // This comes before the first ring is opened, so that no hotplug event is missed.
         let hotplug = Hotplug::watch(&*sys);
         let mut rings = FtraceRings {
             rings: Vec::new(),
@@ -185,7 +185,7 @@ impl FtraceRings {
         let online = self.add_online(merger, tell)?;
         let went = |ring: &CpuRing| !ring.is_offline && !online.contains(&ring.cpu);
         if self.rings.iter().any(went) {
-            // Everything that the CPU did is in its ring by now.
+            // All events of the CPU are in its ring at this time.
             self.read(merger);
         }
         for ring in &mut self.rings {
@@ -267,7 +267,7 @@ impl Rings for FtraceRings {
     }
 
     fn disable(&mut self) {
-        // If an instance cannot be stopped, there is nothing else to do; it is removed soon after.
+        // If an instance cannot be stopped, nothing else can be done; it is removed soon after.
         let _ = self.shared.instance.write("tracing_on", "0");
     }
 
@@ -275,7 +275,7 @@ impl Rings for FtraceRings {
         self.rings.iter().map(|ring| ring.pipe.poll_fd()).chain(self.hotplug.poll_fd())
     }
 
-    /// ftrace has no further records about a CPU with a silent task, so the CPU is only named.
+    /// ftrace has no other records about a CPU with a silent task, so the CPU is only reported.
     fn find_silent(&mut self, merger: &mut Merger) -> Result<Vec<Cpu>, SourceError> {
         for ring in &mut self.rings {
             ring.watch = Some(ChainWatch::default());
@@ -311,8 +311,8 @@ impl Rings for FtraceRings {
         }
     }
 
-    /// The kernel fills the ring of a CPU that comes online from its first event on, even if it is not open, and keeps the ring of a CPU
-    /// that went offline, so nothing is missed.
+    /// The kernel fills the ring of a CPU that comes online from its first event on, even if the ring is not open, and keeps the ring of a
+    /// CPU that went offline, so nothing is missed.
     fn follow_hotplug(&mut self, merger: &mut Merger) -> Result<bool, SourceError> {
         if self.hotplug.look().is_none() {
             return Ok(false);
@@ -357,6 +357,6 @@ fn page_layout(instance: &Instance) -> Result<PageLayout, FtraceError> {
 /// because the page says that some are missing.
 fn missed(instance: &Instance, cpu: Cpu, told: u64, stored: Option<u64>) -> u64 {
     let counted = instance.stats(cpu).ok().map(|stats| stats.lost().saturating_sub(told));
-    // If the page had no room for the number, the best estimate is everything not reported yet.
+    // If the page had no room for the number, the best estimate is the number of events that are not reported yet.
     stored.into_iter().chain(counted).min().unwrap_or(1).max(1)
 }

@@ -1,7 +1,7 @@
-//! Which thread owns a futex, as far as the memory of a program shows.
+//! Determines which thread owns a futex, as far as the memory of a program shows.
 //!
-//! The kernel knows the owner of a futex only if the lock inherits priority or is robust: then the lock word has the owner's id. A mutex of
-//! the GNU C library has the owner's id next to the word, written after the lock was taken:
+//! The kernel knows the owner of a futex only if the lock inherits priority or is robust: then the lock word contains the owner's id. A
+//! mutex of the GNU C library stores the owner's id next to the word, after the lock was taken:
 //!
 //! ```text
 //!   byte   0        4        8        12       16
@@ -9,11 +9,11 @@
 //!          ^ the futex
 //! ```
 //!
-//! A thread that waits for the end of another one waits on the word in which the library keeps that thread's id; the kernel sets it to 0
-//! when the thread ends. `pthread_join` does this, and so does everything built on it, such as Rust's `JoinHandle::join`.
+//! A thread that waits for the end of another thread waits on the word in which the library stores that thread's id; the kernel sets it to
+//! 0 when the thread ends. `pthread_join` does this, and so does everything built on it, such as Rust's `JoinHandle::join`.
 //!
-//! No system call says that a futex is such a mutex, so everything that is known about it must match: the value that the library waits
-//! with, and the kind. The result is only a claim of the program. The caller must check that such a thread exists in the same process.
+//! No system call shows that a futex is such a mutex, so all known properties must match: the value that the library waits with, and the
+//! kind. The result is only a claim of the program. The caller must check that such a thread exists in the same process.
 
 use fxtrec_kernel::bpf::lane;
 use fxtrec_units::Tid;
@@ -24,7 +24,7 @@ pub struct Futex {
     pub address: u64,
     /// The lock's owner, if the memory shows it; or the thread whose end is waited for.
     pub owner: Option<Tid>,
-    /// Whether this is not a lock: the thread waits for the end of another one.
+    /// Whether this is not a lock, but a wait for the end of another thread.
     pub is_end: bool,
 }
 
@@ -37,7 +37,7 @@ const LOCK_PI: u8 = 6;
 const WAIT_BITSET: u8 = 9;
 const LOCK_PI2: u8 = 13;
 
-/// `FUTEX_WAITERS`: there are waiters. The kernel and libraries set it in words that have an owner, and the library waits with it.
+/// `FUTEX_WAITERS`: there are waiters. The kernel and libraries set it in words that have an owner, and the library waits with it set.
 const WAITERS: u32 = 1 << 31;
 
 /// `FUTEX_TID_MASK`
@@ -55,7 +55,7 @@ const CONTENDED: u32 = 2;
 const PLAIN: u16 = 0x3 | 0x80 | 0x300;
 
 impl Futex {
-    /// What the memory of the program says about a futex.
+    /// The information that the memory of the program has about a futex.
     pub(crate) fn new(raw: lane::Futex) -> Futex {
         let thread = ending(&raw);
         let owner = thread.or_else(|| owner(&raw)).filter(|owner| *owner != Tid::IDLE);
@@ -76,7 +76,7 @@ fn owner(raw: &lane::Futex) -> Option<Tid> {
         LOCK_PI | LOCK_PI2 => Some(Tid(raw.word & OWNER)),
         // A robust mutex; no other lock has such a value.
         WAIT | WAIT_BITSET if raw.value & WAITERS != 0 => Some(Tid(raw.word & OWNER)),
-        // A plain mutex. With a time limit the library uses the other command, which is also used for locks without an owner.
+        // A plain mutex. With a timeout the library uses the other command, which is also used for locks without an owner.
         WAIT if raw.value == CONTENDED && raw.word == CONTENDED && raw.after_16 & !PLAIN == 0 => {
             Some(Tid(raw.after_8))
         }
@@ -116,13 +116,13 @@ mod tests {
     #[test]
     fn the_word_of_a_robust_mutex_has_the_owner() {
         let value = 77 | WAITERS;
-        // The owner may have changed by the time the thread is switched out.
+        // The owner may have changed before the thread is switched out.
         let robust = lane::Futex { value, word: 78 | WAITERS, ..raw(WAIT_BITSET) };
         assert_eq!(owner_of(robust), Some(78));
     }
 
     #[test]
-    fn a_plain_mutex_has_its_owner_beside_the_word() {
+    fn a_plain_mutex_has_its_owner_next_to_the_word() {
         assert_eq!(owner_of(mutex()), Some(77));
         assert_eq!(owner_of(lane::Futex { after_8: 0, ..mutex() }), None, "not written yet");
         for kind in [0, 1, 2, 3, 0x80, 0x203] {

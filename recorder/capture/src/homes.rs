@@ -1,7 +1,7 @@
-//! The tracepoints after which a process may be in another cgroup than its parent was at its creation.
+//! The tracepoints after which a process may be in a different cgroup than its parent was at its creation.
 //!
-//! `/proc` says which cgroup it is. If the process is gone, the tree of cgroups does, if the tracepoint has the number. The kernel filters
-//! these events, so most processes cause none.
+//! The number is that of its cgroup in `/proc`. If the process has exited, the cgroup hierarchy does, if the tracepoint contains the id.
+//! The kernel filters these events, so most processes cause none.
 
 use std::ffi::CString;
 
@@ -18,7 +18,7 @@ pub(super) const CLONE_INTO_CGROUP: u64 = 1 << 33;
 pub struct HomeFormats {
     /// `cgroup_attach_task`.
     pub attach: Format,
-    /// `task_newtask`, if it is recorded only for this.
+    /// `task_newtask`, if it is recorded only for this purpose.
     pub newtask: Option<Format>,
     /// The number of the hierarchy whose cgroups identify processes.
     pub hierarchy: u32,
@@ -29,7 +29,7 @@ struct Shape {
     id: u16,
     least: usize,
     pid: At,
-    /// The number of the cgroup.
+    /// The id of the cgroup.
     cgroup: Option<At>,
 }
 
@@ -56,7 +56,7 @@ impl HomeLayout {
         Ok(HomeLayout { attach: Shape::new(&formats.attach)?, newtask, hierarchy })
     }
 
-    /// The moves that count, in the kernel's filter language.
+    /// The moves that matter, in the kernel's filter language.
     pub(super) fn filter_of_moves(&self) -> String {
         format!("dst_root=={}", self.hierarchy)
     }
@@ -74,7 +74,7 @@ impl HomeLayout {
         std::iter::once(moves).chain(newtask).collect()
     }
 
-    /// Decodes what the tracepoint with this id wrote, common fields first; `None` for other tracepoints.
+    /// Decodes the sample of the tracepoint with this id, common fields first; `None` for other tracepoints.
     pub(super) fn decode(&self, id: u16, raw: &[u8]) -> Option<Kind> {
         let mut shapes = std::iter::once(self.attach).chain(self.newtask);
         let shape = shapes.find(|shape| shape.id == id && raw.len() >= shape.least)?;

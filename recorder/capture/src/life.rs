@@ -1,4 +1,4 @@
-//! The tracepoints that report threads coming, going and being renamed.
+//! The tracepoints that report threads that are created, exit or are renamed.
 //!
 //! perf has its own records for this; with ftrace, these tracepoints replace them.
 
@@ -58,14 +58,14 @@ impl LifeLayout {
     /// Locates every field that is used.
     ///
     /// # Errors
-    /// [`LayoutError`] if this kernel's tracepoints have an unknown shape.
+    /// [`LayoutError`] if the format of this kernel's tracepoints is unknown.
     pub fn new(formats: &LifeFormats) -> Result<LifeLayout, LayoutError> {
         let flags = locate(&formats.newtask, "clone_flags", &[4, 8])?;
         let wide = formats.newtask.field("clone_flags")?.size == 8;
         let lower = if wide && cfg!(target_endian = "big") { 4 } else { 0 };
         let upper = if cfg!(target_endian = "big") { 0 } else { 4 };
         // Linux 6.16 to 6.18 do not report which thread is renamed. It is the current thread, unless another one writes the name to
-        // /proc/PID/comm; in that case the next switch of either thread has the right name again.
+        // /proc/PID/comm; in that case the next switch of either thread corrects the name.
         let says_who = formats.rename.find("pid").is_some();
         Ok(LifeLayout {
             newtask: Shape::new(&formats.newtask)?,
@@ -78,7 +78,7 @@ impl LifeLayout {
         })
     }
 
-    /// Decodes what a tracepoint wrote, common fields first; `None` for other tracepoints.
+    /// Decodes the sample of a tracepoint, common fields first; `None` for other tracepoints.
     pub fn decode(&self, raw: &[u8]) -> Option<Kind> {
         let id = u16::from_ne_bytes(chunk(raw, 0)?);
         let life = if self.newtask.is_of(id, raw) {
@@ -148,7 +148,7 @@ pub(super) mod tests {
     }
 
     #[test]
-    fn a_new_thread_is_told_from_a_new_process_by_how_it_was_made() {
+    fn a_new_thread_is_distinguished_from_a_new_process_by_how_it_was_made() {
         let pid = 77u32.to_ne_bytes();
         let thread = libc::CLONE_THREAD as u64;
         let kinds = [(0, false, false), (thread, true, false), (CLONE_INTO_CGROUP, false, true)];
@@ -173,7 +173,7 @@ pub(super) mod tests {
 
     #[test]
     fn a_kernel_that_does_not_say_who_is_renamed_means_the_current_thread() {
-        // As Linux 6.18 describes it.
+        // In the form of Linux 6.18.
         let layout = layout_with(
             "\tfield:char oldcomm[16];\toffset:8;\tsize:16;\tsigned:0;
 \tfield:char newcomm[16];\toffset:24;\tsize:16;\tsigned:0;

@@ -1,9 +1,9 @@
-//! Finds out why events were lost.
+//! Determines why events were lost.
 //!
-//! A ring fills up if the capture thread does not empty it, and the reason is known: the kernel counts how long
-//! it waited for a CPU, and the engine how long it waited for the output. So the life of the thread is kept as a series of stretches, each
-//! from one look at the rings to the next, with where its time went. A loss lies between two events of its CPU, and the stretches of that
-//! time show its cause:
+//! A ring fills up if the capture thread does not empty it, and the reason can be determined: the kernel counts how long the thread waited
+//! for a CPU, and the engine how long it waited for the output. So the thread's activity is kept as a series of periods, each from one read
+//! of the rings to the next, with how the time was spent. A loss lies between two events of its CPU, and the periods in that time show its
+//! cause:
 //!
 //! ```text
 //!   stretches   | sleep, look | sleep |       waits for a CPU        | look | sleep |
@@ -11,8 +11,8 @@
 //!                                         from                          to
 //! ```
 //!
-//! The stretch before these counts too: the ring may have been full before the CPU's last event in another ring. A delay that explains too
-//! little of the time is not a cause; then the cause is unknown, and the summary reports what was measured.
+//! The period before them counts, too: the ring may have been full before the CPU's last event in another ring. A delay that explains too
+//! little of the time is not a cause; in that case the cause is unknown, and the summary reports the measurements.
 
 use std::collections::{BTreeSet, VecDeque};
 use std::fmt::{self, Display, Formatter};
@@ -26,16 +26,16 @@ use fxtrec_kernel::thread_times::ThreadTimes;
 use fxtrec_units::text::{count, counted};
 use fxtrec_units::{Cpu, Nanos};
 
-/// How many stretches are kept; calm ones are joined.
+/// How many periods are kept; calm ones are joined.
 const STRETCHES: usize = 512;
 
 /// Shorter delays do not explain a loss, in nanoseconds.
 const NOTABLE: u64 = 1_000_000;
 
-/// A cause must account for this part of the time in which the thread did not sleep by its own choice.
+/// A cause must account for this part of the time in which the thread did not sleep voluntarily.
 const LEAST_PART: f64 = 0.2;
 
-/// If none does, and the thread was on a CPU for this part of a stretch, events came faster than it could read.
+/// If none does, and the thread was on a CPU for this part of a period, events came faster than it could read.
 const BUSY_PART: f64 = 0.5;
 
 /// What prevented the capture thread from emptying the rings.
@@ -55,13 +55,13 @@ pub enum Cause {
     Stopped,
     /// It had not started yet: events were already enabled while fxtrec was starting.
     Starting,
-    /// Nothing: it was on a CPU, but events came faster.
+    /// Nothing: it was on a CPU, but events came too fast.
     TooFast,
     /// None of these.
     Unknown,
 }
 
-/// How many causes there are.
+/// The number of causes.
 const CAUSES: usize = 9;
 
 impl Cause {
@@ -96,16 +96,16 @@ impl Cause {
 pub struct Sample {
     pub now: Nanos,
     pub capture: ThreadTimes,
-    /// Times of the drain thread, up to the last buffer that it gave back.
+    /// Times of the drain thread, up to the last buffer that it returned.
     pub drain: ThreadTimes,
-    /// Nanoseconds that the drain thread spent in the output, on a CPU or not.
+    /// Nanoseconds that the drain thread spent writing the output, on a CPU or not.
     pub saving: u64,
     /// Nanoseconds that the capture thread waited for room in the trace buffer.
     pub no_room: u64,
     pub events: u64,
 }
 
-/// What the time of a period was spent on, in nanoseconds.
+/// How a period was spent, in nanoseconds.
 #[derive(Clone, Copy, Debug, Default)]
 struct Stretch {
     begin: u64,
@@ -128,7 +128,7 @@ impl Stretch {
         self.running >= NOTABLE && self.running as f64 >= BUSY_PART * self.wall() as f64
     }
 
-    /// Whether the thread slept by its own choice, apart from delays that explain no loss.
+    /// How long the thread slept voluntarily, apart from delays that explain no loss.
     fn is_calm(&self) -> bool {
         let held_up = self.wall().saturating_sub(self.slept).saturating_sub(self.running);
         !self.is_busy() && self.counted == 0 && held_up < NOTABLE
@@ -154,7 +154,7 @@ impl Stretch {
         let slept = waited.min(granted);
         let mut delays = [0; CAUSES];
         delays[Cause::CaptureWaited as usize] = queued;
-        // Being woken also needs a CPU: do not count twice what is counted as waiting for a CPU.
+        // Waking up also takes a CPU: do not count time twice that counts as waiting for a CPU.
         let known = slept.saturating_add(running).saturating_add(queued).saturating_add(no_room);
         let rest = wall.saturating_sub(known);
         delays[if faults > 0 { Cause::PageFaults } else { Cause::Stopped } as usize] = rest;
@@ -194,8 +194,8 @@ pub struct LossCause {
     pub gaps: u64,
     /// The CPUs that lost events.
     pub cpus: BTreeSet<Cpu>,
-    /// How long the capture thread was held up while they were lost. For causes that do not hold it up, the length of the time in which
-    /// they were lost.
+    /// How long the capture thread was delayed while they were lost. For causes that do not delay it, the length of the time in which they
+    /// were lost.
     pub held_up: Duration,
     pub longest: Duration,
     /// Major page faults within that time.
@@ -204,9 +204,9 @@ pub struct LossCause {
     pub rate: u64,
     /// How long the capture thread was on a CPU.
     pub running: Duration,
-    /// How long it slept by its own choice.
+    /// How long it slept voluntarily.
     pub slept: Duration,
-    /// What the kernel did not grant; it could have prevented some of the losses.
+    /// What the kernel did not grant although it could have prevented some of the losses.
     pub denied: Denied,
 }
 
@@ -290,7 +290,7 @@ struct Pending {
 pub struct LossWatch {
     last: Sample,
     stretches: VecDeque<Stretch>,
-    /// Losses reported since the last sample; their stretch may not be over.
+    /// Losses reported since the last sample; their period may not be over.
     pending: Vec<Pending>,
     causes: Vec<LossCause>,
 }
@@ -310,8 +310,8 @@ impl LossWatch {
         self.pending.push(Pending { cpu, from, to, count });
     }
 
-    /// Takes the next sample. Since the last one, the thread waited for events for `waited`; `granted` is the part that it wanted to sleep.
-    /// Then finds the cause of each loss.
+    /// Adds the next sample. Since the last one, the thread waited for events for `waited`; `granted` is the part that it asked to sleep.
+    /// Then determines the cause of each loss.
     pub fn look(&mut self, sample: Sample, waited: Duration, granted: Duration) {
         let nanos = |duration: Duration| u64::try_from(duration.as_nanos()).unwrap_or(u64::MAX);
         let last = std::mem::replace(&mut self.last, sample);
@@ -336,7 +336,7 @@ impl LossWatch {
         {
             let mut joined = *before;
             joined.join(&stretch);
-            // Delays that are too short to matter do matter if there are many of them.
+            // Delays that are too short individually matter if there are many.
             if joined.is_calm() {
                 *before = joined;
                 return;
@@ -409,7 +409,7 @@ impl LossWatch {
     }
 }
 
-/// What delayed the thread for longest in a time of `wall` nanoseconds, if that was long enough.
+/// The longest delay of the thread in a time of `wall` nanoseconds, if it was long enough.
 fn delay(sum: &Stretch, wall: u64) -> Option<Cause> {
     let awake = wall.saturating_sub(sum.slept) as f64;
     let longest = Cause::DELAYS.into_iter().max_by_key(|cause| sum.delays[*cause as usize])?;
@@ -423,7 +423,7 @@ mod tests {
 
     const MS: u64 = 1_000_000;
 
-    /// A machine whose clock moves as the test says.
+    /// A machine whose clock the test controls.
     #[derive(Debug, Default)]
     struct Machine {
         sample: Sample,
@@ -451,7 +451,7 @@ mod tests {
             self.event(cpu);
         }
 
-        /// Sleeps for `slept` of 100 milliseconds, and passes the rest of `wall` in a way that `change` counts.
+        /// Sleeps for `slept` of 100 milliseconds, and spends the rest of `wall` in a way that `change` counts.
         fn pass(&mut self, wall: u64, slept: u64, change: impl FnOnce(&mut Sample)) {
             self.sample.now.0 += wall * MS;
             change(&mut self.sample);
@@ -472,7 +472,7 @@ mod tests {
                 .collect()
         }
 
-        /// Loses 5 events of CPU 1 after a time, reports that in the next look, and returns the cause.
+        /// Loses 5 events of CPU 1 after some time, reports that in the next read, and returns the cause.
         fn lose_after(
             wall: u64,
             slept: u64,
@@ -504,7 +504,7 @@ mod tests {
     }
 
     #[test]
-    fn a_wait_for_the_output_is_told_from_a_drain_that_has_no_cpu_and_one_that_computes() {
+    fn a_wait_for_the_output_is_distinguished_from_a_drain_that_has_no_cpu_and_one_that_computes() {
         let output = |sample: &mut Sample| {
             sample.no_room += 12_000 * MS;
             sample.saving += 12_000 * MS;
@@ -534,7 +534,7 @@ mod tests {
     }
 
     #[test]
-    fn a_thread_that_ran_all_the_time_was_too_slow_and_the_rate_is_told() {
+    fn a_thread_that_ran_all_the_time_was_too_slow_and_the_rate_is_reported() {
         let mut machine = Machine::new();
         machine.calm();
         for _ in 0..3 {
@@ -584,7 +584,7 @@ mod tests {
     }
 
     #[test]
-    fn what_the_kernel_refused_is_told_with_the_losses_that_it_would_have_prevented() {
+    fn what_the_kernel_refused_is_reported_with_the_losses_that_it_would_have_prevented() {
         let told = |change: fn(&mut Sample)| {
             let mut machine = Machine::new();
             machine.calm();

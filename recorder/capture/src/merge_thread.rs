@@ -41,15 +41,16 @@ const RUN_BYTES: usize = 256 * 1024;
 /// Runs that wait to be encoded; more would leave the cache.
 const WAITING: usize = 16;
 
-/// Stands for an event of a queue, instead of the number of a backlog.
+/// Represents an event of a queue, in place of the number of a backlog.
 const OF_QUEUE: u32 = u32::MAX;
 
 /// The rings of a source, and their merger.
 pub(crate) trait Intake: Debug + Send + 'static {
-    /// What waits in the rings' backlogs.
+    /// The events that wait in the rings' backlogs.
     type Item: Copy + Debug + Send + 'static;
 
-    /// Reads the rings, and hands out what nothing older can precede, as long as `to` takes more. Returns whether it took everything.
+    /// Reads the rings, and passes on the events that no older event can precede, as long as `to` accepts more. Returns whether it accepted
+    /// everything.
     fn round(&mut self, to: &mut impl Receive<Self::Item>) -> bool;
 
     /// The time that was handed out last.
@@ -74,7 +75,7 @@ struct Run<Item> {
 /// The result at the end of the last run of a round.
 #[derive(Clone, Copy, Debug)]
 struct End {
-    /// Whether all was taken.
+    /// Whether everything was accepted.
     all: bool,
     /// Which thread it was, and what it has spent its time on so far.
     thread: ThreadId,
@@ -103,7 +104,7 @@ impl<Item> Run<Item> {
         }
     }
 
-    /// Passes everything on; false if `to` did not take all of it.
+    /// Passes everything on; false if `to` did not accept all of it.
     fn hand_out(&self, handed: &mut Handed, to: &mut impl Receive<Item>) -> bool {
         let (mut items, mut events) = (self.items.iter(), self.events.iter());
         let mut bytes = self.bytes.as_slice();
@@ -139,19 +140,19 @@ struct Runs<'a, I: Intake> {
 struct Shared<I: Intake> {
     intake: Arc<Mutex<I>>,
     runs: Sender<Run<I::Item>>,
-    /// Runs that were encoded, to be filled again.
+    /// Runs that were encoded and can be reused.
     spare: Receiver<Run<I::Item>>,
     /// Whether the capture thread has stopped taking runs.
     refused: Arc<AtomicBool>,
 }
 
 impl<I: Intake> Runs<'_, I> {
-    /// Sends the run if it is full; false if the capture thread takes no more.
+    /// Sends the run if it is full; false if the capture thread accepts no more.
     #[inline]
     fn send_if_full(&mut self) -> bool {
         let Run { items, events, bytes, .. } = &self.run;
         let full = items.len() + events.len() >= RUN || bytes.len() >= RUN_BYTES;
-        // Relaxed: it only saves work.
+        // Relaxed: this only saves work.
         !full || self.send() && !self.shared.refused.load(Ordering::Relaxed)
     }
 
@@ -237,7 +238,7 @@ impl<Item: Send + 'static> MergeThread<Item> {
                 return Some(End { all: end.all && go_on, ..end });
             }
             run.clear();
-            // It is dropped if there are enough.
+            // The buffer is dropped if enough spare ones are queued.
             let _ = self.spare.try_send(run);
         }
     }
@@ -248,7 +249,7 @@ impl<Item: Send + 'static> MergeThread<Item> {
 pub(crate) struct Merging<I: Intake> {
     intake: Arc<Mutex<I>>,
     thread: Option<MergeThread<I::Item>>,
-    /// The merge thread, if it has merged, and what it spent its time on.
+    /// The merge thread, if it has merged, and how it spent its time.
     load: Option<(ThreadId, ThreadTimes)>,
     wanted: Wanted,
     failed: Option<io::Error>,
@@ -258,7 +259,7 @@ pub(crate) struct Merging<I: Intake> {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Wanted {
     Never,
-    /// While rounds take half of the time.
+    /// Only while rounds take at least half of the time.
     Busy {
         now: bool,
         ended: Nanos,
@@ -298,7 +299,7 @@ impl<I: Intake> Merging<I> {
         lock(&self.intake)
     }
 
-    /// The merge thread, if it has merged, and what it spent its time on.
+    /// The merge thread, if it has merged, and how it spent its time.
     pub(crate) fn load(&self) -> Option<(ThreadId, ThreadTimes)> {
         self.load
     }
@@ -308,7 +309,7 @@ impl<I: Intake> Merging<I> {
         self.failed.take()
     }
 
-    /// Same as [`Intake::round`].
+    /// The same as [`Intake::round`].
     pub(crate) fn round(&mut self, to: &mut impl Receive<I::Item>) -> bool {
         let began = clock::now();
         let shares = match self.wanted {
@@ -317,7 +318,7 @@ impl<I: Intake> Merging<I> {
             Wanted::Always => true,
         };
         if shares && self.thread.is_none() {
-            // Without it, this thread has more to do; the next round tries again.
+            // If the thread cannot be started, this thread does its work; the next round tries again.
             self.thread = MergeThread::start(&self.intake).ok();
         }
         let all = match self.thread.as_mut().filter(|_| shares) {
@@ -330,8 +331,7 @@ impl<I: Intake> Merging<I> {
                         all
                     }
                     None => {
-                        const WHY: &str =
-                            "the thread that merges panicked, and what it held is lost";
+                        const WHY: &str = "the merge thread panicked; the events in it are lost";
                         self.failed.get_or_insert_with(|| io::Error::other(WHY));
                         self.wanted = Wanted::Never;
                         true

@@ -3,8 +3,8 @@
 //! Every CPU has a queue, sorted by time. A ring is nearly sorted already: only an interrupt that fires between the stamping and the
 //! storing of a sample puts its own, younger samples first. So a new event is inserted from the back and almost never moves.
 //!
-//! Across CPUs the kernel promises less: a sample can become visible later than a younger one of another CPU. So events are held back until
-//! nothing older can arrive. The time up to which that is so is the *watermark*:
+//! Across CPUs the kernel guarantees less: a sample can become visible later than a younger one of another CPU. So events are held back
+//! until nothing older can arrive. This time limit is the *watermark*:
 //!
 //! ```text
 //!   CPU 0   . . . . . . . . . . o o o       youngest seen: t0, nothing older than t0 - SLACK can follow
@@ -14,15 +14,15 @@
 //!                 watermark = the minimum of these; what is left of it is merged
 //! ```
 //!
-//! A busy CPU proves by its own younger events that the older ones have arrived, however long the machine was held up in between. A quiet
-//! CPU gets [`WINDOW`], and so does one whose ring was read to its end; if its ring shows that nothing is being written, it needs no more
-//! than [`SLACK`]. Memory is bounded: a full queue takes no more, its ring keeps the rest, and the quiet CPUs get only [`SLACK`] until
-//! there is room again. Long before that, when all CPUs together hold more than a cache does, or one has filled half of its queue, they get
+//! A busy CPU's younger events prove that its older ones have arrived, however long the machine was delayed in between. A quiet CPU gets
+//! [`WINDOW`], and so does one whose ring was read to its end; if its ring shows that nothing is being written, it needs no more than
+//! [`SLACK`]. Memory is bounded: a full queue accepts no more, its ring keeps the rest, and the quiet CPUs get only [`SLACK`] until there
+//! is room again. Long before that, when all CPUs together hold more than a cache does, or one has filled half of its queue, they get
 //! [`CROWDED_WINDOW`]. An event that still arrives behind the watermark is passed on at once and counted as late.
 //!
 //! Handing out the held events may take longer than a ring takes to fill. So backlogs whose rings are filling are read after every
-//! [`BETWEEN_LOOKS`] events. This does not change what is passed on: the watermark stays the same, and everything that such a look adds is
-//! younger, for the reasons above.
+//! [`BETWEEN_LOOKS`] events. This does not change which events are passed on: the watermark stays the same, and everything that such a read
+//! adds is younger, for the reasons above.
 //!
 //! While one CPU has the oldest events, they are passed on one after the other, up to the first event of the next CPU. Events that need no
 //! sorting may wait outside of the queues, as a [`Backlog`], in a form that takes less memory.
@@ -40,16 +40,16 @@ use payloads::Payloads;
 /// How long a quiet CPU may hold up the others.
 pub const WINDOW: Nanos = Nanos(100_000_000);
 
-/// Same while the queues of all CPUs are crowded.
+/// The same while the queues of all CPUs are crowded.
 pub const CROWDED_WINDOW: Nanos = Nanos(10_000_000);
 
 /// Queues are crowded from this number of events on, which takes some MiB: events that leave the caches before their turn cost half as much
 /// again.
 const CROWDED: usize = 128 * 1024;
 
-/// Queues are also crowded when one CPU alone has this many events, half of what its queue holds. If the window were longer than the other
-/// half takes to arrive, a hot CPU's queue would fill up again and again, new events would stay in its ring, and everything held would be
-/// passed on in one long piece while the ring fills.
+/// Queues are also crowded when a single CPU has this many events, half of what its queue holds. If the window were longer than the other
+/// half takes to arrive, a hot CPU's queue would fill up repeatedly, new events would stay in its ring, and everything held would be passed
+/// on in one long piece while the ring fills.
 const CROWDED_CPU: usize = QUEUE_EVENTS / 2;
 
 /// Queues are no longer crowded below this part of either number.
@@ -64,10 +64,10 @@ pub const QUEUE_EVENTS: usize = 32 * 1024;
 /// Backlogs whose rings are filling are read each time this many events were passed on, which takes a few milliseconds.
 pub const BETWEEN_LOOKS: usize = 32 * 1024;
 
-/// If a round hands out fewer events than that, how long the run of one CPU is at most, in nanoseconds.
+/// If a round passes on fewer events than that, the maximum length of one CPU's run, in nanoseconds.
 const SHORT_RUN: u64 = 1_000_000;
 
-/// The most bytes of event payloads that a queue holds, give or take one event's.
+/// The maximum number of bytes of event payloads that a queue holds, give or take one event's.
 pub const PAYLOAD_BYTES: usize = 8 * 1024 * 1024;
 
 /// The events of one CPU, sorted by time.
@@ -87,7 +87,7 @@ impl Queue {
         Queue { cpu, events, payloads, youngest: Nanos(0), drained: true }
     }
 
-    /// Whether it takes no more until [`Merger::emit`] makes room.
+    /// Whether it accepts no more until [`Merger::emit`] makes room.
     pub fn is_full(&self) -> bool {
         self.events.len() >= QUEUE_EVENTS || self.payloads.held() >= PAYLOAD_BYTES
     }
@@ -118,7 +118,7 @@ impl Queue {
         self.events.insert(at, event);
     }
 
-    /// Hands out its events up to and including time `until`, as long as `take` returns true; returns the last result of `take`.
+    /// Passes on its events up to and including time `until`, as long as `take` returns true; returns the last result of `take`.
     fn hand_out(&mut self, until: Nanos, mut take: impl FnMut(Cpu, &Event, &[u8]) -> bool) -> bool {
         while let Some(event) = self.events.front().filter(|event| event.time <= until) {
             let go_on = match event.kind {
@@ -138,7 +138,7 @@ impl Queue {
         true
     }
 
-    /// Sets whether it has everything that the CPU has reported by now.
+    /// Sets whether it has everything that the CPU has reported up to now.
     pub fn set_drained(&mut self, drained: bool) {
         self.drained = drained;
     }
@@ -181,25 +181,26 @@ pub trait Backlog {
     /// Whether it has everything that the CPU had reported by the last read.
     fn is_drained(&self) -> bool;
 
-    /// Whether nothing else happened on the CPU before the read, give or take [`SLACK`]: then it does not hold up others.
+    /// Whether nothing else happened on the CPU before the read, apart from [`SLACK`]: then it does not hold up others.
     fn is_complete(&self) -> bool;
 
-    /// Reads its ring if that has little room left; true if something stays in the ring because there is no room here.
+    /// Reads its ring if that has little room left; true if something stays in the ring because there is no room in the backlog.
     fn read_if_filling(&mut self) -> bool;
 
-    /// Number of events in it. At [`QUEUE_EVENTS`] it takes no more until [`Backlog::hand_out`] makes room.
+    /// Number of events in it. At [`QUEUE_EVENTS`] it accepts no more until [`Backlog::hand_out`] makes room.
     fn held(&self) -> usize;
 
-    /// Hands out its items in order, up to and including time `until`, as long as `take` returns true. Returns the last result of `take`.
+    /// Passes on its items in order, up to and including time `until`, as long as `take` returns true. Returns the last result of `take`.
     fn hand_out(&mut self, until: Nanos, take: impl FnMut(&Self::Item) -> bool) -> bool;
 }
 
-/// Receives what a [`Merger`] hands out. Both methods return false to stop.
+/// Receives the events that a [`Merger`] passes on. Both methods return false to stop.
 pub trait Receive<Item> {
-    /// Takes an event of a queue, with the time to give it, and the bytes that it carries.
+    /// Receives an event of a queue, with the adjusted time, and its bytes.
     fn event(&mut self, time: Nanos, cpu: Cpu, event: &Event, bytes: &[u8]) -> bool;
 
-    /// Takes an item of the backlog with the number `backlog`, which belongs to `cpu`. `handed` gives the time to give each of its events.
+    /// Receives an item of the backlog with the number `backlog`, which belongs to `cpu`. `handed` maps the time of each of its events to
+    /// the adjusted time.
     fn item(&mut self, handed: &mut Handed, backlog: usize, cpu: Cpu, item: &Item) -> bool;
 }
 
@@ -270,7 +271,7 @@ pub struct Merger {
     heads: BinaryHeap<Reverse<Head>>,
     crowded: bool,
     handed: Handed,
-    /// How many events a round hands out, and whether the last one left others for that.
+    /// How many events a round passes on, and whether the last one left some.
     most_in_round: Option<usize>,
     has_more: bool,
 }
@@ -290,15 +291,15 @@ enum Part {
 }
 
 impl Head {
-    /// Stands for a queue, instead of a backlog's index.
+    /// Represents a queue, in place of a backlog's index.
     const NONE: u32 = u32::MAX;
 
-    /// The head of a queue. The numbers of queues and backlogs are below those of all CPUs that there may be.
+    /// The head of a queue. The numbers of queues and backlogs are below those of all possible CPUs.
     fn of_queue(time: Nanos, queue: usize) -> Head {
         Head::new(time, queue, Head::NONE)
     }
 
-    /// The head of a backlog that names this queue: it comes before that of the queue.
+    /// The head of a backlog that names this queue: it precedes that of the queue.
     fn of_backlog(time: Nanos, Lane(queue): Lane, backlog: usize) -> Head {
         Head::new(time, queue, backlog as u32)
     }
@@ -323,7 +324,7 @@ impl Head {
     }
 }
 
-/// Why handing out ended.
+/// Why passing on ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Emitted {
     /// Nothing is left up to the watermark.
@@ -334,7 +335,7 @@ enum Emitted {
     Refused,
 }
 
-/// What was handed out so far.
+/// The number of events that were passed on so far.
 #[derive(Debug, Default)]
 pub struct Handed {
     emitted: Nanos,
@@ -343,12 +344,12 @@ pub struct Handed {
 }
 
 impl Handed {
-    /// For what follows an event that was handed out with this time.
+    /// For events that follow one that was handed out with this time.
     pub fn since(emitted: Nanos) -> Handed {
         Handed { emitted, ..Handed::default() }
     }
 
-    /// The time with which an event of `time` is handed out.
+    /// The time with which an event of `time` is passed on.
     #[inline]
     pub fn at(&mut self, time: Nanos) -> Nanos {
         if time < self.emitted {
@@ -367,7 +368,7 @@ fn turn(heads: &[Reverse<Head>], first: Head) -> Nanos {
     let second = heads.iter().skip(1).take(2).map(|head| head.0).min();
     second.map_or(Nanos(u64::MAX), |second| match first.time() == second.time() {
         true => second.time(),
-        // At exactly the second's time, the order is decided when that time has come.
+        // At exactly the second's time, the order is decided when that time has been reached.
         false => Nanos(second.time().0 - 1),
     })
 }
@@ -389,7 +390,7 @@ impl Merger {
         Merger::default()
     }
 
-    /// Has a round hand out `most` events, or a few more; `None` for all. See [`Merger::has_more`].
+    /// Makes a round pass on `most` events, or a few more; `None` for all. See [`Merger::has_more`].
     pub fn limit_rounds(&mut self, most: Option<usize>) {
         self.most_in_round = most;
     }
@@ -399,7 +400,7 @@ impl Merger {
         self.has_more
     }
 
-    /// The queue of `cpu`, which is made if there is none.
+    /// The queue of `cpu`, which is created if there is none.
     pub fn lane(&mut self, cpu: Cpu) -> Lane {
         let known = self.queues.iter().position(|queue| queue.cpu == cpu);
         known.map_or_else(|| self.another_lane(cpu), Lane)
@@ -413,7 +414,7 @@ impl Merger {
         Lane(self.queues.len() - 1)
     }
 
-    /// Whether the lane takes no more until [`Merger::emit`] makes room.
+    /// Whether the lane accepts no more until [`Merger::emit`] makes room.
     pub fn is_full(&self, lane: Lane) -> bool {
         self.queues[lane.0].is_full()
     }
@@ -445,7 +446,7 @@ impl Merger {
         self.queues[lane.0] = queue;
     }
 
-    /// Sets whether the lane has everything that its CPU has reported by now.
+    /// Sets whether the lane has everything that its CPU has reported up to now.
     pub fn set_drained(&mut self, lane: Lane, drained: bool) {
         self.queues[lane.0].drained = drained;
     }
@@ -472,7 +473,7 @@ impl Merger {
         queues.chain(backlogs).min().unwrap_or(before(now, window))
     }
 
-    /// Same as [`Merger::emit_with`], without backlogs.
+    /// The same as [`Merger::emit_with`], without backlogs.
     pub fn emit(
         &mut self,
         watermark: Nanos,
@@ -481,7 +482,7 @@ impl Merger {
         self.emit_with::<NoBacklog>(watermark, &mut [], &mut take)
     }
 
-    /// Hands out, in order of time, every event up to `watermark`, as long as `to` returns true; returns its last result.
+    /// Passes on, in order of time, every event up to `watermark`, as long as `to` returns true; returns its last result.
     ///
     /// The time that is passed with an event never decreases. It is the event's own time unless the event is late. The bytes that the event
     /// carries, if any, are passed too.
@@ -494,7 +495,7 @@ impl Merger {
         self.emit_some(watermark, backlogs, usize::MAX, to) != Emitted::Refused
     }
 
-    /// Same as [`Merger::emit_with`], but stops after `most` events, or a few more if they are of one CPU.
+    /// The same as [`Merger::emit_with`], but stops after `most` events, or a few more if they are from one CPU.
     fn emit_some<B: Backlog>(
         &mut self,
         watermark: Nanos,
@@ -557,7 +558,7 @@ impl Merger {
         Emitted::All
     }
 
-    /// Same as [`Merger::round_with`], without backlogs.
+    /// The same as [`Merger::round_with`], without backlogs.
     pub fn round(
         &mut self,
         mut read: impl FnMut(&mut Merger) -> bool,
@@ -567,9 +568,9 @@ impl Merger {
         self.round_with::<NoBacklog>(&mut Vec::new(), |merger, _| read(merger), clock, &mut take)
     }
 
-    /// Lets `read` move what the rings hold into the merger or the backlogs, and hands out events that no older event can precede any more,
-    /// until the rings are empty or `to` takes no more. `read` returns whether something stays in a ring because its lane is full.
-    /// Returns whether everything was taken.
+    /// Lets `read` move the content of the rings into the merger or the backlogs, and passes on events that no older event can precede any
+    /// more, until the rings are empty or `to` accepts no more. `read` returns whether something stays in a ring because its lane is full.
+    /// Returns whether everything was accepted.
     pub fn round_with<B: Backlog>(
         &mut self,
         backlogs: &mut Vec<B>,
@@ -580,7 +581,7 @@ impl Merger {
         self.has_more = false;
         let most = self.most_in_round.unwrap_or(BETWEEN_LOOKS);
         loop {
-            // Must be read before the rings: what happens from here on may not be in them yet.
+            // Must be read before the rings: events from here on may not be in them yet.
             let now = clock();
             let mut full = read(self, backlogs);
             self.note_crowd(backlogs);

@@ -1,7 +1,7 @@
 //! The perf rings of all online CPUs: opens them, reads them into a [`Merger`], and follows CPUs that come and go.
 //!
-//! The options name the scheduler's tracepoints to open. With none, the rings carry only what comes without tracepoints: forks, exits and
-//! names, which every source needs.
+//! The options name the scheduler's tracepoints to open. Without tracepoints, the rings carry only forks, exits and names, which every
+//! source needs.
 
 use std::io;
 use std::os::fd::BorrowedFd;
@@ -33,18 +33,18 @@ struct CpuRing {
     sys: Arc<dyn Sys + Send + Sync>,
     /// Losses that records in the ring have reported.
     told_lost: u64,
-    /// The part of these that was not samples.
+    /// The number of these that were not samples.
     told_aside: LostAside,
     /// The incoming thread of the last switch in the ring.
     incoming: Option<Tid>,
     /// Time of the youngest event in the ring.
     last: Nanos,
-    /// Whether the CPU went offline: nothing follows what is in the ring.
+    /// Whether the CPU went offline, so that nothing follows in the ring.
     is_dead: bool,
 }
 
 impl CpuRing {
-    /// Whether the event repeats what the ring has already reported: nearly all switch records come in addition to a tracepoint's sample.
+    /// Whether the event repeats something that the ring has already reported: nearly all switch records repeat a tracepoint's sample.
     fn is_stale(&self, event: &Event) -> bool {
         // Both ids are of the same kind only in the initial pid namespace.
         matches!(event.kind, Kind::Running { tid, .. } if self.incoming == Some(Tid(tid.0)))
@@ -74,7 +74,7 @@ impl CpuRing {
     /// ```
     ///
     /// The events' own counts may be ahead of the ring's. So the reported number of other records is never too low, that of samples never
-    /// too high, and in the end both sums are those of the kernel.
+    /// too high, and in the end both sums equal the kernel's.
     fn divide(&mut self, count: u64, aside: Option<LostAside>) -> (Option<Loss>, Option<u64>) {
         self.told_lost = self.told_lost.saturating_add(count);
         let Some(aside) = aside else { return (Some(Loss::at_most(count)), None) };
@@ -113,7 +113,7 @@ impl CpuRing {
         }
     }
 
-    /// Reports what was lost and not reported yet. The kernel writes a loss into the ring when there is room again and something to write;
+    /// Reports losses that were not reported yet. The kernel writes a loss into the ring when there is room again and something to write;
     /// at the end of a recording, or of its CPU, that never happens.
     fn tell_rest(&mut self, time: Nanos, merger: &mut Merger) {
         let lost = self.events.lost(&*self.sys).unwrap_or(0);
@@ -136,7 +136,7 @@ impl CpuRing {
             return SchedEvents::default();
         };
         let others = others.iter().sum::<u64>();
-        // What could not be decoded was written too, and may have been of any kind.
+        // Records that could not be decoded were written, too, and may have been of any kind.
         SchedEvents {
             switches: switches.saturating_sub(self.reported.switches + self.undecoded),
             others: others.saturating_sub(self.reported.others + self.undecoded),
@@ -154,7 +154,7 @@ impl ReadRing for CpuRing {
     fn read(&mut self, queue: &mut Queue) -> Look {
         let before = queue.held();
         self.events.ring.refresh();
-        // Read at most once for each look, because reading an event's count interrupts its CPU.
+        // Read at most once in each round, because reading an event's count interrupts its CPU.
         let mut aside: Option<Option<LostAside>> = None;
         let is_plain = shape(&self.options, &self.events.extras).is_plain();
         let drained = loop {
@@ -219,14 +219,14 @@ pub struct PerfRings {
     garbled: u64,
     unreported: SchedEvents,
     hotplug: Hotplug,
-    /// CPUs whose events had to be reopened, and that need switch records as before.
+    /// CPUs whose events had to be reopened, and that need switch records again.
     wants_switch_records: Vec<Cpu>,
 }
 
 impl PerfRings {
     /// Opens the events of every online CPU, disabled, each with its own lane in `merger`.
     ///
-    /// If the kernel refuses the memory for the rings, their size is halved, down to `min_ring_bytes`, for all CPUs alike: otherwise the
+    /// If the kernel refuses the memory for the rings, their size is halved, down to `min_ring_bytes`, equally for all CPUs: otherwise the
     /// first CPUs would take everything that is allowed.
     ///
     /// # Errors
@@ -240,7 +240,7 @@ impl PerfRings {
     ) -> Result<PerfRings, SourceError> {
         let mut rings = PerfRings {
             past_counts: vec![KernelCount::default(); options.tracepoints.len()],
-            // Before the first event is opened, so that no CPU comes or goes unnoticed.
+            // Before the first event is opened, so that no hotplug event is missed.
             hotplug: Hotplug::watch(&*sys),
             sys: Arc::from(sys),
             layout: Arc::new(layout),
@@ -271,7 +271,7 @@ impl PerfRings {
     fn add_online(&mut self, merger: &mut Merger) -> Result<(), SourceError> {
         for cpu in cpus::online(&*self.sys)? {
             match self.add(cpu, self.options.ring_bytes, merger) {
-                // It was online a moment ago; it is opened when it comes back.
+                // It was online a moment ago; it is opened when it is online again.
                 Err(OpenError::Offline(_)) => {}
                 result => result?,
             }
@@ -308,7 +308,7 @@ impl PerfRings {
     /// The CPUs that are online now, whether or not their events are open.
     ///
     /// # Errors
-    /// [`SourceError`] if the kernel does not say.
+    /// [`SourceError`] if the kernel does not list them.
     pub fn online(&self) -> Result<Vec<Cpu>, SourceError> {
         Ok(cpus::online(&*self.sys)?)
     }
@@ -333,11 +333,11 @@ impl PerfRings {
             }
         }
         if self.rings.iter().any(|ring| ring.is_dead) {
-            // After the events were found to be dead, so that the rings have everything.
+            // Checked after the events were found to be dead, so that the rings are complete.
             self.read(merger);
             self.remove_offline(merger);
         }
-        // A CPU must wait if its last events have no room in its lane yet, because a lane is for one ring.
+        // A CPU must wait while its last events have no room in its lane, because a lane is for one ring.
         let known: Vec<Cpu> = self.rings.iter().map(|ring| ring.events.cpu()).collect();
         for cpu in online.into_iter().filter(|cpu| !known.contains(cpu)) {
             self.begin(cpu, merger)?;
@@ -361,7 +361,7 @@ impl PerfRings {
         Ok(self.rings.iter().try_for_each(|ring| ring.events.enable_events(&*self.sys))?)
     }
 
-    /// Stops all events but those of forks, names and exits.
+    /// Stops all events except those of forks, names and exits.
     pub(crate) fn disable_events(&self) {
         self.rings.iter().for_each(|ring| ring.events.disable_events(&*self.sys));
     }
@@ -371,7 +371,7 @@ impl PerfRings {
         self.rings.iter().for_each(|ring| ring.events.disable_lives(&*self.sys));
     }
 
-    /// Opens a CPU while the recording runs. What it did between coming online and this was not seen.
+    /// Opens a CPU while the recording runs. The CPU's events between coming online and now are missing.
     fn begin(&mut self, cpu: Cpu, merger: &mut Merger) -> Result<(), SourceError> {
         match self.add(cpu, self.min_ring_bytes, merger) {
             Err(OpenError::Offline(_)) => return Ok(()),
@@ -403,11 +403,11 @@ impl PerfRings {
         }
         let online = self.online().unwrap_or_default();
         for mut ring in done {
-            // The ring has stopped by itself. The time must not be earlier than what was already handed out.
+            // The ring has stopped by itself. The time must not be earlier than the events that were already passed on.
             let time = ring.last.max(merger.emitted());
             ring.tell_rest(time, merger);
             let goes_idle = !self.options.tracepoints.is_empty();
-            // If the scheduler's events come another way, their source knows better when an offline CPU went away.
+            // If the scheduler's events have another source, that source knows better when an offline CPU stopped.
             if goes_idle || online.contains(&ring.events.cpu()) {
                 merger.push(ring.lane, Event { time, kind: Kind::Offline { goes_idle } });
             }
@@ -450,7 +450,7 @@ impl Rings for PerfRings {
         self.rings.iter().map(|ring| ring.events.poll_fd()).chain(self.hotplug.poll_fd())
     }
 
-    /// Reads nothing from the rings, and has the kernel write switch records on CPUs where a task was not reported.
+    /// Reads nothing from the rings, and makes the kernel write switch records on CPUs where a task was not reported.
     fn find_silent(&mut self, _merger: &mut Merger) -> Result<Vec<Cpu>, SourceError> {
         idle_probe::nap_on_each(self.cpus());
         let mut silent = Vec::new();
@@ -472,7 +472,7 @@ impl Rings for PerfRings {
         Ok(silent)
     }
 
-    /// Has the kernel write switch records for `cpu`.
+    /// Makes the kernel write switch records for `cpu`.
     fn is_silent(&mut self, cpu: Cpu) -> Result<(), SourceError> {
         let is_it = |ring: &&mut CpuRing| !ring.is_dead && ring.events.cpu() == cpu;
         let found = self.rings.iter_mut().find(is_it);
@@ -526,7 +526,7 @@ impl Rings for PerfRings {
     }
 }
 
-/// What the records of a CPU's ring contain.
+/// Decodes the records of a CPU's ring.
 fn shape<'a>(options: &Options, extras: &'a OpenExtras) -> Shape<'a> {
     let extras = options.event_ids().then_some(extras);
     Shape { namespace_ids: options.namespace_ids, extras }
@@ -543,7 +543,7 @@ fn add_counts(a: &[KernelCount], b: &[KernelCount]) -> Vec<KernelCount> {
     a.iter().zip(b).map(add).collect()
 }
 
-/// Finds out from a CPU's first events whether the kernel reports every task on it.
+/// Determines from a CPU's first events whether the kernel reports every task on it.
 ///
 /// ```text
 ///   A -> idle ... idle -> B     all are reported

@@ -1,8 +1,8 @@
-//! Reads the rings of all CPUs: by the capture thread alone, or with helper threads on a large machine.
+//! Reads the rings of all CPUs: only on the capture thread, or with helper threads on a large machine.
 //!
-//! All sources are read this way. First, the contents of the rings are taken out: perf's and ftrace's rings are decoded into queues, the
-//! lanes of `bpf` are copied and decoded later. Then everything is merged and encoded. The first step is divided by CPU; the second is a
-//! single sequence. So the capture thread does the second step, and on machines with many CPUs it shares the first one:
+//! All sources are read this way. First, the contents of the rings are read: perf's and ftrace's rings are decoded into queues, the lanes
+//! of `bpf` are copied and decoded later. Then everything is merged and encoded. The first step is divided by CPU; the second is a single
+//! sequence. So the capture thread does the second step, and on machines with many CPUs it shares the first one:
 //!
 //! ```text
 //!   capture thread   now | hand out | rings 0..31   | take back | watermark, merge, encode
@@ -10,13 +10,13 @@
 //!   reader 2             |          | rings 64..95  |
 //! ```
 //!
-//! Rings and queues are handed over as a whole, so nothing is shared and nothing is locked. If the last look brought little, the capture
-//! thread reads alone: waking others would cost more than it saves, and a quiet machine stays quiet.
+//! Rings and queues are handed over as a whole, so nothing is shared and nothing is locked. If the last round brought few events, the
+//! capture thread reads alone: waking others would cost more than it saves, and a quiet machine stays quiet.
 //!
-//! The order in which rings are read, and by which thread, does not matter. What may be handed out follows from three facts about each ring
-//! ([`super::order`]): its youngest event, whether it was read to its end, and whether anything was being written during the look. Each
-//! fact is about one ring, and about a look that was later than `now`, the time up to which the other two hold: the capture thread reads
-//! the clock before it hands rings out, and the channel orders that before a helper's look. A ring that is read last may hold events
+//! The order in which rings are read, and by which thread, does not matter. Which events may be passed on follows from three facts about
+//! each ring ([`super::order`]): its youngest event, whether it was read to its end, and whether anything was being written during the
+//! read. Each fact concerns one ring, and a read that was later than `now`, the time up to which the other two hold: the capture thread
+//! reads the clock before it passes rings on, and the channel orders that before a helper's read. A ring that is read last may hold events
 //! younger than another ring's youngest one. These wait in its queue, because the watermark is the minimum over all rings, computed when
 //! every ring is back.
 
@@ -31,7 +31,7 @@ use fxtrec_kernel::priority;
 /// How many CPUs one thread reads.
 pub const CPUS_PER_READER: usize = 32;
 
-/// Maximum number of helper threads: with more, the capture thread's own work would exceed what they take off it.
+/// Maximum number of helper threads: with more, the capture thread's own work would exceed the work that they do for it.
 pub const MOST_READERS: usize = 7;
 
 /// [`ReadRing::WORTH_SHARING`] of rings that are decoded as they are read.
@@ -40,7 +40,7 @@ pub const WORTH_DECODING: usize = 16 * 1024;
 /// [`ReadRing::WORTH_SHARING`] of lanes whose records are only copied, which is cheaper than decoding: this many are 1.5 MiB.
 pub const WORTH_COPYING: usize = 64 * 1024;
 
-/// The result of a look at one or several rings.
+/// The result of reading one or several rings.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Look {
     /// How many events, or raw records, were read.
@@ -50,7 +50,7 @@ pub struct Look {
 }
 
 impl Look {
-    /// A look at no ring.
+    /// The result if no ring was read.
     const NONE: Look = Look { brought: 0, drained: true };
 
     fn and(self, other: Look) -> Look {
@@ -59,19 +59,19 @@ impl Look {
     }
 }
 
-/// A CPU's ring, which one thread reads at a time.
+/// A CPU's ring, which only one thread reads at a time.
 pub trait ReadRing: Send + 'static {
-    /// A look that brought fewer events than these is not worth waking another thread for.
+    /// If a round brought fewer events than these, waking another thread is not worthwhile.
     const WORTH_SHARING: usize;
 
     fn lane(&self) -> Lane;
 
-    /// Moves events from the ring to where they wait for the merge, until the ring is empty or there is no more room. They wait in the
-    /// queue, which learns whether the ring is empty, or in the ring itself if it is a [`super::order::Backlog`].
+    /// Moves events from the ring to where they wait for the merge, until the ring is empty or there is no more room. They wait in
+    /// `queue`, where it is also noted whether the ring is empty, or in the ring itself if it is a [`super::order::Backlog`].
     fn read(&mut self, queue: &mut Queue) -> Look;
 }
 
-/// Rings with their queues, and the result of the look at them.
+/// Rings with their queues, and the result of reading them.
 #[derive(Debug)]
 struct Batch<R> {
     rings: Vec<(R, Queue)>,
@@ -90,9 +90,9 @@ struct Reader<R> {
 #[derive(Debug)]
 pub struct Readers<R> {
     readers: Vec<Reader<R>>,
-    /// How many events the last look brought.
+    /// How many events the last round brought.
     brought: usize,
-    /// Number of events from which on others are woken.
+    /// Number of events from which on other threads are woken.
     worth: usize,
     cpus_per_reader: usize,
     /// The most helper threads.
@@ -105,8 +105,8 @@ pub(super) fn readers_for(cpus: usize, share: usize) -> usize {
     cpus.div_ceil(share).saturating_sub(1).min(MOST_READERS)
 }
 
-/// Starts with no threads; there are never any on a machine of up to [`CPUS_PER_READER`] CPUs, nor if this process may use only one CPU:
-/// there, the capture thread would only wait for its turn.
+/// Starts with no threads; there are never any on a machine of up to [`CPUS_PER_READER`] CPUs, nor if this process may use only one CPU: in
+/// that case, the capture thread would only wait for its turn.
 impl<R: ReadRing> Default for Readers<R> {
     fn default() -> Readers<R> {
         let own_cpus = std::thread::available_parallelism().map_or(1, usize::from);
@@ -117,7 +117,7 @@ impl<R: ReadRing> Default for Readers<R> {
 }
 
 impl<R: ReadRing> Readers<R> {
-    /// Each thread reads `cpus_per_reader` CPUs, after a look that brought `worth` events or more.
+    /// Each thread reads `cpus_per_reader` CPUs, after a round that brought `worth` events or more.
     pub(super) fn sharing(cpus_per_reader: usize, worth: usize) -> Readers<R> {
         let (readers, most) = (Vec::new(), MOST_READERS);
         Readers { readers, brought: 0, worth, cpus_per_reader, most, failed: None }
@@ -133,7 +133,7 @@ impl<R: ReadRing> Readers<R> {
 
     /// Reads every ring. The order of the rings stays the same.
     ///
-    /// If a thread panics, the rings that it had are gone: see [`Readers::take_failure`]. All others are read.
+    /// If a thread panics, its rings are lost: see [`Readers::take_failure`]. All other rings are read.
     pub fn read(&mut self, rings: &mut Vec<R>, merger: &mut Merger) -> Look {
         let wanted = match self.brought >= self.worth {
             true => readers_for(rings.len(), self.cpus_per_reader).min(self.most),
@@ -142,7 +142,7 @@ impl<R: ReadRing> Readers<R> {
         while self.readers.len() < wanted {
             match Reader::start(self.readers.len() + 1) {
                 Ok(reader) => self.readers.push(reader),
-                // Without this thread the others have more to do; the next look tries again.
+                // If the thread cannot be started, the others do its work; the next round tries again.
                 Err(_) => break,
             }
         }
@@ -154,7 +154,7 @@ impl<R: ReadRing> Readers<R> {
         look
     }
 
-    /// Why rings are gone; returned only once.
+    /// Why rings are lost; returned only once.
     pub fn take_failure(&mut self) -> Option<io::Error> {
         self.failed.take()
     }
@@ -171,7 +171,7 @@ impl<R: ReadRing> Readers<R> {
             });
             let batch = Batch { rings: lent.collect(), look: Look::NONE };
             if !batch.rings.is_empty() {
-                // The thread waits for nothing else. If it is gone, this shows when nothing comes back.
+                // The thread waits for nothing else. If it has ended, this becomes apparent when nothing is returned.
                 let _ = reader.jobs.send(batch);
                 busy.push(reader);
             }
@@ -194,7 +194,7 @@ impl<R: ReadRing> Readers<R> {
         if !all_came_back {
             const WHY: &str = "a thread that reads rings panicked; the events in them are lost";
             self.failed.get_or_insert_with(|| io::Error::other(WHY));
-            // From now on, this thread reads what is left.
+            // From now on, this thread reads the rest.
             self.worth = usize::MAX;
         }
         look

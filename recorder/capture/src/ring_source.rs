@@ -1,8 +1,8 @@
-//! Sources whose events all come through rings of the kernel, one per CPU: perf's and ftrace's.
+//! Sources all of whose events are read from rings of the kernel, one per CPU: perf's and ftrace's.
 //!
 //! perf is used where BPF is refused, and ftrace where perf events are refused but tracefs is accessible. With ftrace, the scheduler's
-//! tracepoints are the same, in the same form; forks, exits and names, for which perf has its own records, come from tracepoints too.
-//! These use the ids of the initial pid namespace: inside another one, the running threads cannot be matched with the processes of `/proc`.
+//! tracepoints are the same, in the same form; forks, exits and names, for which perf has its own records, are tracepoints too. These use
+//! the ids of the initial pid namespace: inside another one, the running threads cannot be matched with the processes of `/proc`.
 
 use std::fmt::Debug;
 use std::io;
@@ -41,17 +41,17 @@ pub trait Rings: Debug + Send + 'static {
     /// [`SourceError`].
     fn enable(&mut self) -> Result<(), SourceError>;
 
-    /// Stops all events; what the rings hold stays readable.
+    /// Stops all events; the content of the rings stays readable.
     fn disable(&mut self);
 
-    /// Lets every CPU be idle for a moment and checks whether each task there was reported. Requests more from the kernel about the CPUs
-    /// where one was not, and returns these CPUs.
+    /// Makes every CPU idle for a moment and checks whether each task there was reported. Requests more records from the kernel for CPUs on
+    /// which a task was not reported, and returns these CPUs.
     ///
     /// # Errors
     /// [`SourceError`] if the kernel refuses that.
     fn find_silent(&mut self, merger: &mut Merger) -> Result<Vec<Cpu>, SourceError>;
 
-    /// Same as [`Source::is_silent`].
+    /// The same as [`Source::is_silent`].
     ///
     /// # Errors
     /// [`SourceError`]; the recording continues without it.
@@ -62,7 +62,7 @@ pub trait Rings: Debug + Send + 'static {
     /// Makes this many threads, including the calling one, read the rings, regardless of the load.
     fn use_threads(&mut self, threads: usize);
 
-    /// Moves what the rings hold into the merger; true if something stays in a ring because its lane is full.
+    /// Moves the content of the rings into the merger; returns true if something stays in a ring because its lane is full.
     fn read(&mut self, merger: &mut Merger) -> bool;
 
     /// Why rings can no longer be read; returned only once.
@@ -71,11 +71,11 @@ pub trait Rings: Debug + Send + 'static {
     /// The descriptors that poll(2) reports as readable when rings should be read.
     fn poll_fds(&self) -> impl Iterator<Item = BorrowedFd<'_>>;
 
-    /// Reports what was lost at the very end, which no ring reports any more. To be called once, when the events have stopped and the rings
-    /// are empty.
+    /// Reports losses at the very end, which no ring reports any more. To be called once, when the events have stopped and the rings are
+    /// empty.
     fn tell_rest(&mut self, merger: &mut Merger);
 
-    /// Same as [`Source::follow_hotplug`]. Returns whether there was anything to look at.
+    /// The same as [`Source::follow_hotplug`]. Returns whether there was anything to handle.
     ///
     /// # Errors
     /// [`SourceError`]; CPUs that are already recorded stay recorded.
@@ -85,7 +85,7 @@ pub trait Rings: Debug + Send + 'static {
     fn stats(&self) -> SourceStats;
 }
 
-/// Rings, and the merger of what they hold.
+/// Rings, and the merger of their events.
 #[derive(Debug)]
 struct RingIntake<R> {
     rings: R,
@@ -124,7 +124,7 @@ pub type PerfSource = RingSource<PerfRings>;
 pub type FtraceSource = RingSource<FtraceRings>;
 
 impl<R: Rings> RingSource<R> {
-    /// Opens a source of the rings that `open` opens, disabled, with their lanes in the merger that `open` gets.
+    /// Opens a source of the rings that `open` opens, disabled, with their lanes in the merger that `open` receives.
     ///
     /// # Errors
     /// What `open` returns.
@@ -148,7 +148,7 @@ impl<R: Rings> Source for RingSource<R> {
         self.merging.intake().rings.cpus()
     }
 
-    /// A move that a silent task makes is not reported.
+    /// A move that a silent task causes is not reported.
     fn causes(&self, silent: &[Cpu]) -> Causes {
         let kernel_lock = self.merging.intake().rings.tells_kernel_locks();
         Causes { migrate: silent.is_empty(), kernel_lock, ..Causes::default() }

@@ -21,13 +21,13 @@ pub struct SchedFormats {
     pub switch: Format,
     pub wakeup: Format,
     pub wakeup_new: Format,
-    /// `sched_waking`, if wanted.
+    /// `sched_waking`, if requested.
     pub waking: Option<Format>,
-    /// `sched_migrate_task`, if wanted.
+    /// `sched_migrate_task`, if requested.
     pub migrate: Option<Format>,
-    /// The tracepoints that report processes in other cgroups, if wanted.
+    /// The tracepoints that report cgroup changes of processes, if requested.
     pub homes: Option<HomeFormats>,
-    /// The tracepoints of kernel locks, if they are wanted and not reported otherwise.
+    /// The tracepoints of kernel locks, if they are requested and not reported otherwise.
     pub contention: Option<ContentionFormats>,
 }
 
@@ -108,7 +108,7 @@ impl SwitchLayout {
     /// Locates every field that is used.
     ///
     /// # Errors
-    /// [`LayoutError`] if the tracepoint has an unknown shape.
+    /// [`LayoutError`] if the format of the tracepoint is unknown.
     pub fn new(format: &Format) -> Result<SwitchLayout, LayoutError> {
         Ok(SwitchLayout {
             id: id(format)?,
@@ -155,7 +155,7 @@ impl WakeLayout {
     /// Locates every field that is used.
     ///
     /// # Errors
-    /// [`LayoutError`] if the tracepoint has an unknown shape.
+    /// [`LayoutError`] if the format of the tracepoint is unknown.
     pub fn new(format: &Format, kind: WakeKind) -> Result<WakeLayout, LayoutError> {
         Ok(WakeLayout {
             kind,
@@ -169,7 +169,7 @@ impl WakeLayout {
         })
     }
 
-    /// Decodes what the tracepoint wrote, common fields first; `None` if it is too short.
+    /// Decodes the tracepoint's bytes, common fields first; `None` if they are too few.
     #[inline(always)]
     pub fn decode(&self, raw: &[u8]) -> Option<Kind> {
         if raw.len() < self.least {
@@ -216,7 +216,7 @@ impl SchedLayout {
     /// Locates every field that is used.
     ///
     /// # Errors
-    /// [`LayoutError`] if this kernel's tracepoints have an unknown shape.
+    /// [`LayoutError`] if the format of this kernel's tracepoints is unknown.
     pub fn new(formats: &SchedFormats) -> Result<SchedLayout, LayoutError> {
         let mut wakes = vec![
             WakeLayout::new(&formats.wakeup, WakeKind::Wakeup)?,
@@ -232,7 +232,7 @@ impl SchedLayout {
         Ok(SchedLayout { switch, wakes, moves, homes, contention })
     }
 
-    /// The id of `sched_switch`, then those of all others, in the order in which [`super::perf_rings`] opens them.
+    /// The id of `sched_switch`, followed by the other ids, in the order in which [`super::perf_rings`] opens them.
     pub fn tracepoints(&self) -> Vec<u64> {
         let wakes = self.wakes.iter().map(|wake| u64::from(wake.id));
         let moves = self.moves.iter().map(|moves| u64::from(moves.id));
@@ -245,12 +245,12 @@ impl SchedLayout {
         homes.into_iter().chain(self.contention.iter().flat_map(ContentionLayout::chosen)).collect()
     }
 
-    /// The beginnings of waits for kernel locks that are wanted, in the kernel's filter language; `None` if none are.
+    /// The filter for waits for kernel locks to record, in the kernel's filter language; `None` if none are.
     pub(super) fn filter_of_contention(&self) -> Option<String> {
         self.contention.map(|_| ContentionLayout::filter_of_begins())
     }
 
-    /// The moves between cgroups that are wanted, in the kernel's filter language; `None` if none are.
+    /// The filter for moves between cgroups to record, in the kernel's filter language; `None` if none are.
     pub(super) fn filter_of_moves(&self) -> Option<String> {
         self.homes.as_ref().map(HomeLayout::filter_of_moves)
     }
@@ -260,7 +260,7 @@ impl SchedLayout {
         &self.switch.states
     }
 
-    /// Decodes what a tracepoint wrote, common fields first; `None` for other tracepoints.
+    /// Decodes the sample of a tracepoint, common fields first; `None` for other tracepoints.
     #[inline(always)]
     pub fn decode(&self, raw: &[u8]) -> Option<Kind> {
         let id = u16::from_ne_bytes(chunk(raw, 0)?);

@@ -1,7 +1,7 @@
-//! What every capture source has in common: the rest of the crate does not depend on where events come from.
+//! The common interface of all capture sources: the rest of the crate does not depend on the source of events.
 //!
-//! A source is opened for all online CPUs, enabled, and then read repeatedly. It hands them out merged over all CPUs in order of time, each
-//! loss in its place, and the time it hands out never goes back.
+//! A source is opened for all online CPUs, enabled, and then read repeatedly. It passes on events merged over all CPUs in order of time,
+//! each loss at its place, and its times never decrease.
 //!
 //! ```text
 //!   open -> enable -> find_silent -> begin -> narrow -> (wait -> round)* -> finish -> stats
@@ -29,9 +29,9 @@ use fxtrec_units::{Cpu, Nanos, Pid};
 pub enum SourceKind {
     /// Tracepoints of perf, one ring per CPU.
     Perf,
-    /// Tracepoints of ftrace, in an instance of fxtrec's own.
+    /// Tracepoints of ftrace, in fxtrec's own instance.
     Ftrace,
-    /// Programs inside of the kernel, one lane of shared memory per CPU.
+    /// BPF programs in the kernel, with one lane of shared memory per CPU.
     Bpf,
 }
 
@@ -68,56 +68,56 @@ pub enum SourceError {
     /// The BPF programs are not available.
     #[error(transparent)]
     Bpf(#[from] BpfError),
-    /// The source cannot say which threads of a pid namespace events are about.
+    /// The source reports thread ids that cannot be mapped to this pid namespace.
     #[error("inside a pid namespace, BPF programs have other thread ids than perf's records")]
     InnerPidNamespace,
-    /// `sched_switch` numbers states in a way that is not known.
+    /// `sched_switch` numbers states in an unknown way.
     #[error("this kernel encodes task states in an unknown way; please report it")]
     UnknownStates,
 }
 
-/// Which facts about the causes of waits and of lost time a source provides. A fact that it does not provide is unknown; one that it
-/// provides and an event lacks is zero.
+/// Which facts about the causes of waits and of lost time a source provides. A fact that it does not provide is unknown; if it provides a
+/// fact and an event does not have it, the value is zero.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Causes {
-    /// The time in each slice that the host had taken the CPU.
+    /// The time in each slice that the host took.
     pub steal: bool,
     /// The time in each slice that interrupts took, and their number.
     pub irq: bool,
     /// How long before the end of a slice a switch was requested.
     pub need_resched: bool,
-    /// Each time that a thread is moved to another queue.
+    /// Each move of a thread to another queue.
     pub migrate: bool,
-    /// Which threads may not run since the quota of their cgroup is used up, and for how long.
+    /// Which threads may not run because the quota of their cgroup is used up, and for how long.
     pub throttled: bool,
-    /// For how long quotas stopped each cgroup altogether, by the kernel's own counts. It does not come from a source: it is known about
-    /// the machine.
+    /// How long quotas stopped each cgroup in total, by the kernel's own counts. This is not reported by a source: it is known about the
+    /// machine.
     pub quotas: bool,
     /// In which system call a thread blocks.
     pub syscall: bool,
     /// On which futex a thread blocks. Recorded only if requested; otherwise it does not count as missing.
     pub futex: bool,
-    /// For which lock of the kernel one does. The same applies to that.
+    /// Which kernel lock a thread waits for. The same applies as for futexes.
     pub kernel_lock: bool,
     /// The waker of each wake-up, a thread or an interrupt.
     pub waker: bool,
-    /// The cause of such an interrupt.
+    /// The cause of an interrupt that is a waker.
     pub interrupt_kind: bool,
     /// The sender of the packet, if it is on this host.
     pub packets: bool,
-    /// Which request to a disk, if it is the completion of one.
+    /// The disk request, if its completion is the cause.
     pub requests: bool,
 }
 
 impl Causes {
-    /// Their names, as they are in the trace.
+    /// The names of the facts, as in the trace.
     pub fn names(self) -> Vec<&'static str> {
         let asked = [("futex", self.futex), ("kernel_lock", self.kernel_lock)];
         let all = self.all().into_iter().chain(asked);
         all.filter_map(|(name, given)| given.then_some(name)).collect()
     }
 
-    /// The names of the missing ones.
+    /// The names of the missing facts.
     pub fn lacking(self) -> Vec<&'static str> {
         self.all().into_iter().filter_map(|(name, given)| (!given).then_some(name)).collect()
     }
@@ -139,7 +139,7 @@ impl Causes {
     }
 }
 
-/// How many events of the scheduler's tracepoints, by kind.
+/// The number of events of the scheduler's tracepoints, by kind.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct SchedEvents {
     pub switches: u64,
@@ -163,41 +163,40 @@ impl std::ops::AddAssign for SchedEvents {
 /// Figures of a source that no event carries.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct SourceStats {
-    /// What the kernel itself counted: of `sched_switch`, then of the other tracepoints. Empty where it counts no
-    /// single tracepoint.
+    /// The kernel's own counts: of `sched_switch`, then of the other tracepoints. Empty if it does not count single tracepoints.
     pub kernel_counts: Vec<KernelCount>,
     /// Samples that could not be decoded.
     pub undecoded: u64,
     /// Number of times that a ring contained something other than a record.
     pub garbled: u64,
-    /// Events that the kernel counted when they happened, and then neither wrote nor counted as lost: which events they were is unknown.
-    /// Known when the recording has ended.
+    /// Events that the kernel counted when they happened, and neither wrote nor counted as lost: which events they were is unknown. Known
+    /// only when the recording has ended.
     pub unreported: SchedEvents,
     /// Events that arrived behind the watermark and were given a later time.
     pub late: u64,
-    /// By how much the worst of them was moved.
+    /// The largest change of such a time.
     pub most_late: Nanos,
-    /// Cgroups that should be in scope, but for which there was no place.
+    /// Cgroups that should be in scope, but for which there was no room.
     pub cgroups_left_out: u64,
 }
 
-/// When a recording begins, and what happened before and is not part of it.
+/// When a recording begins, and the earlier events that do not belong to it.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct StartFilter {
     begin: Nanos,
-    /// What the kernel counted and is not handed out.
+    /// Events that the kernel counted and that are not passed on.
     before: SchedEvents,
 }
 
 impl StartFilter {
-    /// It begins now.
+    /// The recording begins now.
     pub(crate) fn begin(&mut self, now: Nanos) -> Nanos {
         self.begin = now;
         now
     }
 
-    /// Runs `round`, which hands out what is not older than `emitted`. Of the events before the beginning, only those about the life of
-    /// threads, and losses, are taken. This costs nothing once an event is younger.
+    /// Runs `round`, which passes on events that are not older than `emitted`. Of the events before the beginning, only losses and events
+    /// about the lifetime of threads are passed on. Costs nothing after the first event within the recording.
     pub(crate) fn pass<R>(
         &mut self,
         emitted: Nanos,
@@ -223,7 +222,7 @@ impl StartFilter {
         true
     }
 
-    /// Takes what happened before from the kernel's counts, those of switches first.
+    /// Subtracts the earlier events from the kernel's counts, those of switches first.
     pub(crate) fn subtract_from(&self, counts: &mut [KernelCount]) {
         let before = [self.before.switches, self.before.others];
         for (count, before) in counts.iter_mut().zip(before) {
@@ -232,44 +231,44 @@ impl StartFilter {
     }
 }
 
-/// Takes an event with the time to give it and the bytes it carries, if any; false to get no more of them for now.
+/// Receives an event with its adjusted time and its payload, if any; returns false to pause.
 pub type Take<'a> = dyn FnMut(Nanos, Cpu, &Event, &[u8]) -> bool + 'a;
 
 pub trait Source: Debug + Send {
-    /// What kind of source it is.
+    /// The kind of the source.
     fn kind(&self) -> SourceKind;
 
-    /// The CPUs that are recorded now.
+    /// The CPUs that are being recorded.
     fn cpus(&self) -> Vec<Cpu>;
 
-    /// Which facts it gives about causes; `silent` is what [`Source::find_silent`] found.
+    /// Which facts about causes it provides; `silent` is the result of [`Source::find_silent`].
     fn causes(&self, silent: &[Cpu]) -> Causes;
 
     /// Bytes of the smallest ring that the kernel granted to a CPU.
     fn ring_bytes(&self) -> usize;
 
-    /// Makes this many threads, including the calling one, capture, regardless of the load. By default it is one for few CPUs, and others
-    /// help while there is a lot to do. Must be called before the events run.
+    /// Makes this many threads, including the calling one, capture events, regardless of the load. By default it is one thread for few
+    /// CPUs, and others help under high load. Must be called before the events run.
     fn use_threads(&mut self, _threads: usize) {}
 
-    /// The thread that merges, if there is one, and what it spent its time on: it does a part of the capture thread's work.
+    /// The thread that merges, if there is one, and how it spent its time: it does a part of the capture thread's work.
     fn merge_load(&self) -> Option<(ThreadId, ThreadTimes)> {
         None
     }
 
-    /// Starts all events, CPU by CPU, and attaches whatever there is to attach. That disturbs the machine, so what happens before
-    /// [`Source::begin`] is not handed out.
+    /// Starts all events, CPU by CPU, and attaches all programs. That disturbs the machine, so events before [`Source::begin`] are not
+    /// passed on.
     ///
     /// # Errors
     /// [`SourceError`].
     fn enable(&mut self) -> Result<(), SourceError>;
 
     /// From now on all CPUs are recorded. To be called once, when nothing is left to attach. Returns the time: of earlier events, only the
-    /// lives and names of threads are handed out, as if they had been reported at that time.
+    /// lifetimes and names of threads are passed on, as if they had been reported at that time.
     fn begin(&mut self) -> Nanos;
 
-    /// Only these processes and what they start are wanted: the source may leave out what does not concern them. To be
-    /// called once the events run, with the processes' ids in the recorder's pid namespace.
+    /// Restricts the recording to these processes and their descendants: the source may leave out other events. To be called once the
+    /// events run, with the processes' ids in the recorder's pid namespace.
     fn narrow(&mut self, _pids: &[Pid]) {}
 
     /// Whether the kernel leaves out what is not in scope, and reports which thread has a CPU that a thread in scope waits for.
@@ -290,12 +289,12 @@ pub trait Source: Debug + Send {
     /// these if possible. To be called once the events run. Returns those CPUs.
     ///
     /// # Errors
-    /// [`SourceError`] when what is to be requested is not available.
+    /// [`SourceError`] when the additional records are not available.
     fn find_silent(&mut self) -> Result<Vec<Cpu>, SourceError> {
         Ok(Vec::new())
     }
 
-    /// A task of `cpu` turned out not to be reported although nothing was lost: requests more records about it.
+    /// A task of `cpu` was found not to be reported although nothing was lost: requests more records about it.
     ///
     /// # Errors
     /// [`SourceError`]; recording continues without them.
@@ -303,28 +302,28 @@ pub trait Source: Debug + Send {
         Ok(())
     }
 
-    /// Reads what the rings hold and hands out, in order of time, what nothing older can precede any more. What is not taken stays for the
-    /// next round.
+    /// Reads the rings and passes on, in order of time, all events that no older event can precede. Events that are not accepted stay for
+    /// the next round.
     fn round(&mut self, take: &mut Take<'_>);
 
-    /// Has a round hand out `most` events, or a few more.
+    /// Limits a round to `most` events, or a few more.
     fn limit_rounds(&mut self, _most: usize) {}
 
-    /// Whether the last round left events for the next one because of that.
+    /// Whether the last round left events for the next one because of that limit.
     fn has_more(&self) -> bool {
         false
     }
 
-    /// Stops the events and hands out everything that is left.
+    /// Stops the events and passes on everything that is left.
     fn finish(&mut self, take: &mut Take<'_>);
 
-    /// Why rings can no longer be read; returned once. To be asked after [`Source::finish`]; before that [`Source::wait`] tells it.
+    /// Why rings can no longer be read; returned once. To be checked after [`Source::finish`]; before that, [`Source::wait`] returns it.
     fn take_failure(&mut self) -> Option<io::Error>;
 
-    /// Waits until the rings want to be read, `timeout` has passed or `stop` is stopped.
+    /// Waits until the rings should be read, `timeout` has passed or `stop` is stopped.
     ///
     /// # Errors
-    /// What the system call for waiting returns, or why rings cannot be read any more.
+    /// Errors of the system call for waiting, or why rings can no longer be read.
     fn wait(&mut self, stop: &StopToken, timeout: Duration) -> io::Result<()>;
 
     /// Whether its program on switches notes which threads wait, as requested for stacks.
@@ -336,7 +335,7 @@ pub trait Source: Debug + Send {
     /// after each wait.
     ///
     /// # Errors
-    /// [`SourceError`]; the CPUs that are recorded stay so.
+    /// [`SourceError`]; CPUs that are already recorded stay recorded.
     fn follow_hotplug(&mut self) -> Result<(), SourceError>;
 
     /// The figures so far.
@@ -366,7 +365,7 @@ mod tests {
     }
 
     #[test]
-    fn of_what_happened_before_a_recording_begins_only_lives_and_losses_are_told() {
+    fn of_what_happened_before_a_recording_begins_only_lives_and_losses_are_reported() {
         let mut outset = StartFilter::default();
         assert_eq!(outset.begin(Nanos(100)), Nanos(100));
         let exit = || Kind::Exit { pid: LocalId(7), tid: LocalId(7) };

@@ -1,4 +1,4 @@
-//! Copies a trace and adds what was found out about it: a track of incidents, and a track with the parts of each.
+//! Copies a trace and adds the results of its analysis: a track of incidents, and a track with the parts of each.
 //!
 //! ```text
 //!   fxtrec why / incidents   [ audio took 60.9 ms ..., 60.4 ms more than the median of 188 ... ]

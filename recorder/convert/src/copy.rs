@@ -12,7 +12,7 @@ use super::retype;
 use fxtrec_capture::stacks::perfetto;
 use fxtrec_sched::backtrace::{self, NAME_MODULE};
 
-/// What changes between the two traces.
+/// The changes between the two traces.
 pub(super) trait Translate {
     /// The koid in the new trace.
     fn koid(&self, koid: Koid) -> Koid {
@@ -55,12 +55,12 @@ pub(super) trait Translate {
     }
 }
 
-/// What a text in a record is used for.
+/// The role of a text in a record.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Role<'a> {
     /// The name of a process, thread or other kernel object.
     Object,
-    /// The name of what an address of a process is.
+    /// The name of the object at an address of a process.
     Address(Koid),
     /// The file of a module.
     Module,
@@ -88,7 +88,7 @@ fn text<'t, L: Lanes>(
     let Some(other) = translate.text(role, text) else { return target.text(text) };
     Ok(match target.text(&other)? {
         Text::Indexed(index) => Text::Indexed(index),
-        // The table has no place for it, and the record cannot hold what lives here only.
+        // The table is full, and an inline text would have to outlive this function.
         Text::Inline(_) => Text::Inline("redacted"),
     })
 }
@@ -307,7 +307,7 @@ impl<'a> Arguments<'a> {
         Self { items: [Arg::new(Text::EMPTY, Value::Null); MAX_ARGS], length: 0 }
     }
 
-    /// Adds one, unless there are as many as a record takes.
+    /// Adds one, unless the record already has the maximum number.
     pub(super) fn push(&mut self, arg: Arg<'a>) {
         if let Some(place) = self.items.get_mut(self.length) {
             *place = arg;
@@ -315,7 +315,7 @@ impl<'a> Arguments<'a> {
         }
     }
 
-    /// Gives the one of this name another value.
+    /// Gives the item with this name another value.
     fn replace(&mut self, arg: Arg<'a>) {
         let known = self.items[..self.length].iter_mut().find(|known| known.name == arg.name);
         if let Some(known) = known {

@@ -1,8 +1,8 @@
 //! Cuts a window out of a trace, as a separate trace.
 //!
 //! State from before the window is written again at its beginning: names, when first used; the occupants of CPUs; threads that wait for a
-//! CPU; open durations and async operations; the last values of counters; the modules and mappings of its backtraces. What is open at the
-//! window's end is closed there:
+//! CPU; open durations and async operations; the last values of counters; the modules and mappings of its backtraces. Everything that is
+//! open at the window's end is closed there:
 //!
 //! ```text
 //! trace     ===a====|======b=======|==a==        a: blocked at first
@@ -60,7 +60,7 @@ pub struct Window {
     pub filter: Filter,
 }
 
-/// The maker of a piece, which determines what the piece says about itself.
+/// The origin of a rotated file, which determines the file's statements about itself.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Maker {
     /// A cut of a whole trace. The counts of the recording do not apply to the piece, and are left out.
@@ -94,7 +94,7 @@ pub fn cut(
 }
 
 /// The same for any `maker`. `sections` are whole records that come after those of the window and before the counts of the recording; the
-/// last one switches back to the maker's own section.
+/// last one switches back to the section of `maker`.
 ///
 /// # Errors
 ///
@@ -136,9 +136,9 @@ struct Cutter<'w, 'o> {
     open: Open,
     /// Whether the window's beginning was written.
     begun: bool,
-    /// Whether what was open at the window's end was closed.
+    /// Whether everything that was open at the window's end was closed.
     ended: bool,
-    /// CPUs with a switch or a reported loss after the window: later losses began later.
+    /// CPUs with a switch or a reported loss after the window: later losses began after the window.
     seen_after: FxHashSet<Cpu>,
     lost_after: FxHashSet<Cpu>,
     /// The earliest time in the trace.
@@ -189,14 +189,14 @@ impl<'w, 'o> Cutter<'w, 'o> {
                 self.code.module(module);
                 return Ok(());
             }
-            // At any time in the trace, it may explain backtraces of the window.
+            // Wherever it is in the trace, it may explain backtraces of the window.
             Record::Mapping(mapping) => {
                 return self.code.mapping(mapping, self.window, &mut self.target);
             }
             _ => {}
         }
         let Some(time) = record.time() else {
-            // The meaning of pointers does not depend on the time. Bulk data belongs to a time, but does not have one.
+            // The meaning of pointers does not depend on the time. Bulk data may belong to a time, but its record has none.
             return match record {
                 Record::UserspaceObject(_) => self.write(record),
                 Record::Blob(blob) if blob.name == perfetto::BLOB => self.stacks_for_perfetto(blob),
@@ -284,7 +284,7 @@ impl<'w, 'o> Cutter<'w, 'o> {
                 Ok(true)
             }
             ("fxtrec", name) if KEPT_ABOUT.contains(&name) => {
-                // Without these, readers cannot know which waits have stacks, or what an absent weight means.
+                // Without these, readers cannot know which waits have stacks, or what a missing weight means.
                 let time = event.time.max(self.window.from).min(self.window.to);
                 let moved = Record::Event(Event { time, ..*event });
                 self.names.need_all(&moved, &mut self.target)?;
@@ -335,7 +335,7 @@ impl<'w, 'o> Cutter<'w, 'o> {
         }
     }
 
-    /// Writes a switch as far as it is in the piece, as a recording with a narrow scope does.
+    /// Writes a switch if it is in the piece, as a recording with a narrow scope does.
     fn context_switch(&mut self, switch: &ContextSwitch<'_>) -> Result<(), ConvertError> {
         let filter = &self.window.filter;
         if !filter.admits_cpu(switch.cpu) {
@@ -356,12 +356,12 @@ impl<'w, 'o> Cutter<'w, 'o> {
         let nobody = filter.nobody(switch.cpu);
         let outgoing = if view.outgoing { switch.outgoing } else { nobody };
         let incoming = if view.incoming { switch.incoming } else { nobody };
-        // It has the CPU at the end.
+        // The thread has the CPU at the end.
         self.names.need_occupant(nobody, &mut self.target)?;
         self.names.need_occupant(outgoing, &mut self.target)?;
         self.names.need_occupant(incoming, &mut self.target)?;
         if shown.is_some_and(|shown| shown != outgoing) {
-            // Its switch in was not recorded.
+            // The thread's switch in was not recorded.
             self.open.put_on(switch.cpu, outgoing, switch, &mut self.target)?;
         }
         self.open.show(switch.cpu, incoming);
@@ -503,7 +503,7 @@ impl<'w, 'o> Cutter<'w, 'o> {
                 self.report.count("records that FXT does not define, left out");
                 Ok(())
             }
-            // A recording's snapshot does without it.
+            // A snapshot of the same recording does not contain such a record.
             Err(WriteError::Encode(_)) if self.maker != Maker::Cut => {
                 self.report.count("records that became too large for FXT, left out");
                 Ok(())

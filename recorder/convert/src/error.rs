@@ -51,7 +51,7 @@ pub enum ConvertError {
     #[error("there is no conversion from {from} to {to}{}", advice(*from, *to))]
     NoSuchWay {
         from: Format,
-        /// What the output was to be.
+        /// The intended output.
         to: Format,
     },
     /// A trace in FXT cannot be read.
@@ -68,23 +68,23 @@ pub enum ConvertError {
     #[error("{at}: {problem}")]
     Malformed {
         at: Position,
-        /// What is there, and what was expected.
+        /// The input at this place, and what was expected instead.
         problem: String,
     },
-    /// The trace of another recorder cannot be taken over.
+    /// The trace of another recorder cannot be imported.
     #[error(transparent)]
     Import(#[from] ImportError),
-    /// FXT cannot express a record; those who build records avoid this.
+    /// FXT cannot express a record; the callers avoid this.
     #[error("cannot write a record as FXT: {0}")]
     Encode(#[from] fxt_writer::EncodeError),
-    /// A trace to be merged does not say what its clock means.
+    /// A trace to be merged does not describe its clock.
     #[error(
         "{} has no wall-clock offset (fxtrec writes it in `trace_info`): use --offset for how \
          far its clock is ahead of the first file's",
         path.display()
     )]
     NoClock { path: PathBuf },
-    /// Messages between two recordings do not tell how their clocks stand to each other.
+    /// Messages between two recordings do not determine the offset of their clocks.
     #[error(
         "{} and {}: --sync needs messages both ways, but {forth} went from the second to the first and {back} back: give an argument that identifies a message, or use --offset",
         path.display(), first.display()
@@ -107,7 +107,7 @@ pub enum ConvertError {
         "the recordings have more than 65536 modules of one process in total: merge fewer of them"
     )]
     TooManyModules,
-    /// There is nothing to name.
+    /// There are no frames to name.
     #[error("{}: the trace has no stacks: record it with --stacks", path.display())]
     NoStacks { path: PathBuf },
     /// Records cannot be put between others of another byte order.

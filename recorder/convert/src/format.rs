@@ -40,14 +40,14 @@ pub enum UnknownFormat {
         "unknown format '{0}'; expected fxt, json or perfetto, each also with .gz or .zst (perf, trace-cmd, ftrace: input only)"
     )]
     Name(String),
-    /// Neither the output's name nor an option says the format.
+    /// Neither the output's name nor an option selects the format.
     #[error(
         "{}: unknown output format: use a name that ends in .fxt, .json or .pftrace (and .gz or .zst), or --to; \
          for CSV and Parquet use fxtrec export",
         .0.display()
     )]
     Output(PathBuf),
-    /// The input begins like no known format.
+    /// The beginning of the input matches no known format.
     #[error(
         "{}: unknown input format: it begins with the bytes {first:02x?}; use --from if you know the format",
         path.display()
@@ -73,7 +73,7 @@ impl Format {
         !matches!(self, Self::Fxt | Self::Json)
     }
 
-    /// What the file's name says about its format and packing.
+    /// The format and compression according to the file's name.
     pub fn of_path(path: &Path) -> (Option<Self>, Packing) {
         let packing = Packing::of_ending(path.extension());
         let inner = match packing {
@@ -111,7 +111,7 @@ impl Format {
         let text = first.strip_prefix(b"\xef\xbb\xbf").unwrap_or(first);
         match text.iter().find(|byte| !byte.is_ascii_whitespace()) {
             Some(b'[' | b'{') => Some(Self::Json),
-            // Its first byte is a line feed in text.
+            // As text, its first byte is a line feed.
             _ if perfetto::is_trace(first) => Some(Self::Perfetto),
             _ => ftrace_text::is_text(first).then_some(Self::FtraceText),
         }

@@ -113,7 +113,7 @@ impl Input {
     ///
     /// # Errors
     ///
-    /// If neither says, or the input cannot be read.
+    /// When neither determines it, or the input cannot be read.
     pub fn format(&mut self) -> Result<Format, ConvertError> {
         // FXT from a pipe may be read while it is recorded. Other formats are read to their end first, so it is fine to wait for more
         // bytes.

@@ -54,7 +54,7 @@ use tef::write::Sched;
 pub struct Options {
     /// How to write scheduling records in Trace Event Format.
     pub sched: Sched,
-    /// Whether to skip what cannot be understood.
+    /// Whether to skip malformed input.
     pub lenient: bool,
     /// Whether to reject what the format forbids but viewers accept.
     pub strict: bool,
@@ -74,7 +74,7 @@ impl Options {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Rigor {
     Strict,
-    /// What every viewer accepts is counted; the rest is rejected.
+    /// Deviations that every viewer accepts are counted; the rest is rejected.
     Usual,
     /// It is skipped and counted.
     Lenient,

@@ -1,7 +1,6 @@
 //! Several recordings as one archive.
 //!
-//! Each provider of each recording becomes a provider of the archive, with separate tables.
-//! Records stand in the order of their times:
+//! Each provider of each recording becomes a provider of the archive, with separate tables. Records are in the order of their times:
 //!
 //! ```text
 //! a.fxt  provider 1 --+                       section 1 | a a | section 2 | b | section 1 | a ...
@@ -62,7 +61,7 @@ pub struct How {
     pub same_machine: bool,
     /// Their clocks are aligned by these messages, if no offset is given.
     pub sync: Option<Messages>,
-    /// A line on standard error says how far reading is, if that is a terminal.
+    /// A line on standard error shows the progress of reading, if that is a terminal.
     pub show_progress: bool,
 }
 
@@ -87,7 +86,7 @@ struct Facts {
 #[derive(Debug, Default)]
 struct Translation {
     koids: FxHashMap<u64, u64>,
-    /// The numbers of modules that are others in the archive, by process and number in the recording.
+    /// The numbers of modules that differ in the archive, by process and number in the recording.
     modules: FxHashMap<(u64, u16), u16>,
     shift: i128,
     cpus: u16,
@@ -95,7 +94,7 @@ struct Translation {
     host: Option<String>,
     /// Operations and flows that get other ids, by their keys.
     renamed: FxHashSet<u64>,
-    /// What distinguishes an id of this recording from those of the others; empty if all are from one machine.
+    /// Distinguishes the ids of this recording from those of the others; empty if all are from one machine.
     salt: Option<u64>,
 }
 
@@ -128,7 +127,7 @@ impl Translate for Translation {
         if ids_are_local(event) || is_other() { hash((salt, id)) } else { id }
     }
 
-    /// CPUs have other numbers, and from the shifted times the way to the wall clock is another.
+    /// CPUs have different numbers, and because of the shifted times, the distance to the wall clock is different.
     fn argument(&self, event: &Event<'_>, arg: &Arg<'_>) -> Option<fxt_writer::Value<'static>> {
         let is_cpu = match (event.category, event.name) {
             (
@@ -174,7 +173,7 @@ fn operation(event: &Event<'_>) -> Option<(u64, bool)> {
     Some((hash((is_flow, event.category, id)), begins))
 }
 
-/// Merges `sources` into `out`. The report says how the clocks were aligned.
+/// Merges `sources` into `out`. The report describes how the clocks were aligned.
 ///
 /// # Errors
 ///
@@ -208,7 +207,7 @@ pub(crate) fn merge_as(
     };
     let translations = plan(sources, &facts, &set, how.same_machine)?;
     for at in 1..sources.len() {
-        // Against the first one's clock, which may have been shifted too.
+        // Relative to the first recording's clock, which may have been shifted too.
         let ahead = translations[0].shift - translations[at].shift;
         report.note(alignment(sources, &facts, at, (ahead, set[at])));
         if let Some(warning) = set[at].and_then(|set| disagreement(&facts, at, set)) {
@@ -224,7 +223,7 @@ pub(crate) fn merge_as(
     for lane in &mut lanes {
         lane.advance(&mut archive.providers, &mut report)?;
     }
-    // There are few lanes: looking at all of them is as fast as a heap.
+    // There are few lanes: checking all of them is as fast as a heap.
     while let Some(next) = lanes.iter_mut().filter(|lane| !lane.ended).min_by_key(|lane| lane.time)
     {
         archive.take(next)?;
@@ -234,7 +233,7 @@ pub(crate) fn merge_as(
     Ok(report)
 }
 
-/// A line for the reading of all these files, if one is wanted.
+/// The progress line for reading all these files, if there is one.
 fn progress<'a>(wanted: bool, files: impl Iterator<Item = &'a Path>) -> Progress {
     if !wanted {
         return Progress::hidden();
@@ -309,7 +308,7 @@ fn disagreement(facts: &[Facts], at: usize, set: Set) -> Option<String> {
     Some(format!("warning: the wall clocks differ from that by {apart}, {said}"))
 }
 
-/// Refuses to put a message before its sending, by more than messages say that the clocks may be wrong.
+/// Rejects an alignment that puts a message before its sending by more than the stated error of the clocks.
 fn refuse_reversed(
     paths: &[&Path],
     ends: &[&Ends],
@@ -417,7 +416,7 @@ impl Facts {
     }
 }
 
-/// Decides what becomes of each recording.
+/// Decides how each recording is translated.
 fn plan(
     sources: &[Source],
     facts: &[Facts],
@@ -475,7 +474,7 @@ fn plan(
         plans.push(plan);
     }
     number_modules(facts, &mut plans)?;
-    // No time may come before the clock's zero.
+    // No time may be negative.
     let earliest = plans
         .iter()
         .zip(facts)
@@ -487,7 +486,7 @@ fn plan(
     Ok(plans)
 }
 
-/// Koids for a thread of this koid that show the same id of Linux: as if others had had the id before it.
+/// Koids for a thread of this koid that show the same id of Linux: as if other threads had had the id before it.
 fn same_id(koid: u64) -> impl Iterator<Item = u64> {
     let is_thread = koid < FIRST_NEW_KOID;
     let owners = if is_thread { FIRST_NEW_KOID >> ID_BITS } else { 0 };
@@ -537,13 +536,13 @@ struct Lane<'r> {
     reader: Reader<'static>,
     translation: Translation,
     writers: FxHashMap<ProviderId, (u32, Writer<Shared>)>,
-    /// As in the recording.
+    /// The providers' names in the recording.
     names: FxHashMap<ProviderId, String>,
     shared: Shared,
     /// The provider whose section the piece begins with, in one word; none where the piece
     /// introduces a provider.
     lead: Option<u32>,
-    /// The number in the archive of the provider that the piece ends with.
+    /// The number in the archive of the provider that is current at the end of the piece.
     provider: u32,
     time: u64,
     piece: Vec<u8>,
@@ -572,7 +571,7 @@ impl<'r> Lane<'r> {
         })
     }
 
-    /// Goes on to the next record that is copied.
+    /// Continues with the next record that is copied.
     fn advance(&mut self, providers: &mut u32, report: &mut Report) -> Result<(), ConvertError> {
         let mut fresh = true;
         loop {
@@ -657,7 +656,7 @@ impl<'r> Lane<'r> {
     }
 }
 
-/// Introduces a provider; what follows begins with its section.
+/// Introduces a provider; its records begin with its section.
 fn introduce(number: u32, name: &str, shared: &mut Shared) -> Result<(), ConvertError> {
     let id = fxt_writer::ProviderId(number);
     put(&ProviderInfo { id, name }, shared)?;
@@ -688,12 +687,12 @@ struct Archive<'o> {
 impl<'o> Archive<'o> {
     fn begin(out: &'o mut dyn Write) -> Self {
         let mut pending = Vec::new();
-        // Nothing can go wrong with one word in memory.
+        // Writing one word to memory cannot fail.
         let _ = Magic.write(&mut pending);
         Self { out, pending, current: 0, providers: 0 }
     }
 
-    /// Takes the piece that a lane has ready.
+    /// Takes the next piece of a lane.
     fn take(&mut self, lane: &mut Lane<'_>) -> Result<(), ConvertError> {
         let needless = usize::from(lane.lead == Some(self.current)) * WORD_BYTES;
         self.pending.extend_from_slice(lane.piece.get(needless..).unwrap_or_default());

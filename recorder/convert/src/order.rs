@@ -8,11 +8,11 @@
 //!             key: time, rank
 //! ```
 //!
-//! Records without a time keep their place: the name of a process or thread comes before its first use, any other record before the record
+//! Records without a time keep their place: the name of a process or thread precedes its first use, any other record precedes the record
 //! that followed it.
 //!
-//! Records with equal times keep their order in the file. If a thread's durations go back in time, that order means nothing; then, at equal
-//! times, ends come before begins, unless the end would close something else:
+//! Records with equal times keep their order in the file. If a thread's durations go back in time, that order has no meaning; then, at
+//! equal times, ends precede begins, unless the end would close something else:
 //!
 //! ```text
 //!   file    begin b 20   end a 20   begin a 10         in order    begin a 10   end a 20   begin b 20
@@ -47,7 +47,7 @@ const TICKS_PER_SECOND: u64 = 1_000_000_000;
 #[derive(Debug)]
 pub(super) struct Part<'a> {
     pub(super) file: &'a File,
-    /// Whether names come before everything else, or stay in place.
+    /// Whether names precede everything else, or stay in place.
     pub(super) names_first: bool,
     /// Objects that another part has named: whether it is a thread, and its koid.
     pub(super) named: Option<&'a FxHashSet<(bool, u64)>>,
@@ -102,7 +102,7 @@ fn each_record(
         match reader.next() {
             Ok(Some(item)) => take(&item.record, item.provider)?,
             Ok(None) => return Ok(()),
-            // The file was just written by this program.
+            // This program has just written the file.
             Err(Error::Damaged(_)) => {}
             Err(error) => return Err(error.into()),
         }
@@ -360,7 +360,7 @@ fn gather(
     rest.collect::<io::Result<()>>().map_err(ConvertError::Write)
 }
 
-/// The maximum number of records without a time that wait for one with a time. The pieces of a large event are fewer.
+/// The maximum number of records without a time that wait for one with a time. The pieces of a large event are fewer than this.
 const MOST_WAITING: usize = 8192;
 
 /// The effect of the record on its thread's stack, if that thread goes backward.

@@ -114,7 +114,7 @@ impl Output {
         Ok(Self { packer, pending, written: 0, taken: None })
     }
 
-    /// Bounds the output by what is read of `input`: a small trace may refer to a long string again and again, and each reference is
+    /// Bounds the output by the amount that is read of `input`: a small trace may refer to a long string repeatedly, and each reference is
     /// written as the string.
     pub fn bound_by(self, input: &Input) -> Self {
         Self { taken: Some(input.taken()), ..self }
@@ -143,7 +143,7 @@ impl Write for Output {
             let most = MOST_TIMES.saturating_mul(taken.load(Ordering::Relaxed)) + FREE_BYTES;
             if self.written > most {
                 let why = format!(
-                    "it is more than {MOST_TIMES} times as large as the input, which refers to long strings again and again; cut a part of the trace"
+                    "it is more than {MOST_TIMES} times as large as the input, which refers to long strings repeatedly; cut a part of the trace"
                 );
                 return Err(io::Error::other(why));
             }

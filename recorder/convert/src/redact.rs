@@ -1,11 +1,11 @@
-//! A trace without names that only its owner may know: each gets a pseudonym, the same wherever it stands.
+//! Replaces names that only the trace's owner may know: each gets a pseudonym, the same at every occurrence.
 //!
 //! ```text
 //!   records of a trace --> copy, which asks about each text --> Redactor: kept | pseudonym --> records of another one
 //! ```
 //!
-//! A text is kept if it is one of those that fxtrec or the kernel gives to everything that it records (a state, a system call).
-//! All others are replaced: a text that is not known to be harmless may be confidential.
+//! A text is kept if fxtrec or the kernel uses it in every trace (a state, a system call). All other texts are replaced: a text that is not
+//! known to be harmless may be confidential.
 
 use std::cell::RefCell;
 use std::collections::BTreeMap;
@@ -27,14 +27,14 @@ use crate::report::Report;
 use crate::shared::Shared;
 use crate::traces;
 
-/// What can be replaced.
+/// The kinds of text that can be replaced.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Secret {
     /// Values that are text: of spans, probes and tracepoints, messages of logs, and the command line of the recording.
     Args,
-    /// Files that programs have mapped, with their build ids, and those in names of functions: `work (job.py:9)`.
+    /// Files that programs have mapped, with their build ids, and files in function names: `work (job.py:9)`.
     Paths,
-    /// Processes and threads, and what applications call their spans, counters and arguments.
+    /// Processes and threads, and the names that applications give to their spans, counters and arguments.
     Names,
     Cgroups,
     Hosts,
@@ -52,7 +52,7 @@ impl Secret {
         Secret::Functions,
     ];
 
-    /// Those to replace before a trace is shown to others. Functions stay: without them, stacks explain nothing.
+    /// The kinds to replace before a trace is shown to other people. Functions stay: without them, stacks explain nothing.
     pub const FOR_SHARING: [Secret; 5] =
         [Secret::Args, Secret::Paths, Secret::Names, Secret::Cgroups, Secret::Hosts];
 
@@ -68,7 +68,7 @@ impl Secret {
         }
     }
 
-    /// What a pseudonym begins with.
+    /// The beginning of a pseudonym.
     const fn prefix(self) -> &'static str {
         match self {
             Secret::Args => "arg",
@@ -100,7 +100,7 @@ impl FromStr for Secret {
     }
 }
 
-/// Categories whose events fxtrec names after what is the same on all machines: itself, the scheduler, system calls, interrupts.
+/// Categories whose events have the same names on all machines: those of fxtrec, the scheduler, system calls, interrupts.
 const PUBLIC_CATEGORIES: [&str; 4] = ["fxtrec", "sched", "syscall", "irq"];
 
 /// Arguments of such events, and of scheduling records, whose values are words of fxtrec or of the kernel.
@@ -128,7 +128,7 @@ const PUBLIC_KEYS: [&str; 21] = [
     "via",
 ];
 
-/// Beginnings of the names of kernel threads that every machine has; numbers follow.
+/// Prefixes of the names of kernel threads that every machine has; numbers follow.
 const KERNEL_THREADS: [&str; 9] = [
     "cpuhp/",
     "idle_inject/",
@@ -141,7 +141,7 @@ const KERNEL_THREADS: [&str; 9] = [
     "swapper/",
 ];
 
-/// What reports need to know by name: the recorder, and placeholders for a CPU about which nothing is known.
+/// Names that reports depend on: the recorder, and placeholders for a CPU about which nothing is known.
 fn is_public_name(name: &str) -> bool {
     let is_number = |rest: &str| rest.chars().all(|c| c.is_ascii_digit() || ":uHR-I_".contains(c));
     let is_of_kernel =
@@ -153,19 +153,19 @@ fn is_public_name(name: &str) -> bool {
         || is_of_kernel()
 }
 
-/// Whether fxtrec calls itself, as a provider, or one of its threads so.
+/// Whether fxtrec uses this name for itself as a provider, or for one of its threads.
 pub(crate) fn is_fxtrec(name: &str) -> bool {
     let rest = name.strip_prefix("fxtrec");
     rest.is_some_and(|rest| rest.is_empty() || rest.starts_with(['-', ' ']))
 }
 
-/// What kind of secret a text may be; none if it is known not to be secret.
+/// What kind of secret a text may be; `None` if it is known not to be secret.
 fn secret_of(role: Role<'_>, text: &str, of_fxtrec: bool) -> Option<Secret> {
     let is_public = |category: &str| of_fxtrec && PUBLIC_CATEGORIES.contains(&category);
     match role {
         Role::Object if is_public_name(text) => None,
         Role::Object => Some(Secret::Names),
-        // The kernel's functions are those of its release.
+        // The kernel's functions are the same on all machines with its release.
         Role::Address(Koid(0)) => None,
         Role::Address(_) => Some(Secret::Functions),
         Role::Module if text.starts_with('[') && text.ends_with(']') => None,
@@ -189,7 +189,7 @@ fn secret_of(role: Role<'_>, text: &str, of_fxtrec: bool) -> Option<Secret> {
     }
 }
 
-/// The function, the file and the line in the name of a function that says where it is: `work (job.py:9)`.
+/// The function, the file and the line in a function name that contains its location: `work (job.py:9)`.
 fn place(text: &str) -> Option<(&str, &str, &str)> {
     let (function, place) = text.strip_suffix(')')?.rsplit_once(" (")?;
     let (file, line) = place.rsplit_once(':')?;
@@ -197,7 +197,7 @@ fn place(text: &str) -> Option<(&str, &str, &str)> {
     is_line.then_some((function, file, line))
 }
 
-/// Knows the pseudonyms of one run. They are made with a random key, so that a name cannot be found by trying.
+/// The pseudonyms of one run. They are generated with a random key, so that a name cannot be found by guessing.
 #[derive(Debug)]
 pub(crate) struct Redactor {
     key: RandomState,
@@ -209,7 +209,7 @@ impl Redactor {
         Redactor { key: RandomState::new(), secrets: secrets.to_vec() }
     }
 
-    /// The pseudonym of a text, if it has to have one.
+    /// The pseudonym of a text, if it must be replaced.
     pub(crate) fn text(&self, role: Role<'_>, text: &str, of_fxtrec: bool) -> Option<String> {
         let secret = secret_of(role, text, of_fxtrec)?;
         if secret == Secret::Functions
@@ -225,13 +225,13 @@ impl Redactor {
         self.replacement(secret, text)
     }
 
-    /// What stands for a text of this kind, if that is wanted.
+    /// The replacement for a text of this kind, if requested.
     fn replacement(&self, secret: Secret, text: &str) -> Option<String> {
         if !self.secrets.contains(&secret) || text.is_empty() {
             return None;
         }
         Some(match secret {
-            // The names below a name that stays visible.
+            // Names below a name that stays visible.
             Secret::Paths | Secret::Cgroups => {
                 let parts = text.split('/').map(|part| match part {
                     "" => String::new(),
@@ -250,11 +250,11 @@ impl Redactor {
     }
 }
 
-/// Writes the trace at `path` to `out`, with pseudonyms for `secrets`. Bulk data is left out, whatever it holds.
+/// Writes the trace at `path` to `out`, with pseudonyms for `secrets`. Bulk data is left out, whatever its content.
 ///
 /// # Errors
 ///
-/// When the trace cannot be read, or the output not be written.
+/// When the trace cannot be read, or the output cannot be written.
 pub fn redact(
     path: &Path,
     secrets: &[Secret],
@@ -266,7 +266,7 @@ pub fn redact(
     merge_as(&[source], &how, Some(&Redactor::new(secrets)), out)
 }
 
-/// All texts of a trace that could be replaced, each with how often it stands there. Those of bulk data are not among them.
+/// All texts of a trace that could be replaced, each with its number of occurrences. Texts in bulk data are not included.
 ///
 /// # Errors
 ///
@@ -283,7 +283,7 @@ pub fn texts(path: &Path) -> Result<BTreeMap<(&'static str, String), u64>, Conve
                 if let Record::ProviderInfo(info) = &item.record {
                     found.add("names", info.name);
                 }
-                // A record that cannot be written again has been examined.
+                // A record that cannot be written again has still been examined.
                 let _ = copy(&item.record, &mut writer, &found);
                 shared.take();
             }

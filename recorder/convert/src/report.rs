@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::fmt;
 
-/// Counts of what was converted, and of what could not be converted unchanged.
+/// Counts of converted data, and of data that could not be converted unchanged.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Report {
     /// The number of records or events that were read.

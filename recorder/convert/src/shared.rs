@@ -12,7 +12,7 @@ use fxt_writer::space::{Slot, Space};
 pub(super) struct Shared(Rc<RefCell<Vec<u8>>>);
 
 impl Shared {
-    /// Takes the written bytes out.
+    /// Removes and returns the written bytes.
     pub(super) fn take(&self) -> Vec<u8> {
         self.0.take()
     }

@@ -47,7 +47,7 @@ pub(super) struct Sorter {
     bytes: Vec<u8>,
     file: Option<BufWriter<File>>,
     written: u64,
-    /// The begin and end of each piece in the file.
+    /// The beginning and end of each piece in the file.
     pieces: Vec<(u64, u64)>,
     piece_bytes: usize,
 }

@@ -16,7 +16,7 @@ pub(super) fn finished(written: BufWriter<File>) -> io::Result<File> {
     written.into_inner().map_err(io::IntoInnerError::into_error)
 }
 
-/// Reads what was written, from the beginning.
+/// Reads the written data from the beginning.
 pub(super) fn again(written: BufWriter<File>) -> io::Result<BufReader<File>> {
     let mut file = finished(written)?;
     file.rewind()?;

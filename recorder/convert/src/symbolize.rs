@@ -1,7 +1,7 @@
 //! Adds function names to stacks that were recorded on another machine, or without names.
 //!
 //! A trace has the path and the build id of each file with frames, and its mappings. A file is only used if its build id matches: the file
-//! that is now at the recorded path may be another one.
+//! that is at the recorded path today may be another one.
 //!
 //! ```text
 //!   first pass     files and mappings, including those after the stacks, as in a part of a recording; existing names
@@ -54,10 +54,10 @@ pub struct Where {
 
 /// Gets debug files that are not on this machine.
 pub trait Fetch {
-    /// Where they are put: laid out as `/usr/lib/debug`.
+    /// Where they are stored, with the layout of `/usr/lib/debug`.
     fn folder(&self) -> &Path;
 
-    /// Gets the debug file of a build; whether it is there now, and was not there before.
+    /// Gets the debug file of a build; returns whether it is there now, and was not there before.
     fn fetch(&mut self, id: &[u8]) -> bool;
 
     /// The results, counted by file.
@@ -67,7 +67,7 @@ pub trait Fetch {
 /// Bytes to collect before they are written.
 const PIECE_BYTES: usize = 64 * 1024;
 
-/// Writes the trace at `path` to `out`, and adds the function names of its stacks, as far as they are found, or `fetch` gets files for them.
+/// Writes the trace at `path` to `out`, and adds the function names of its stacks that can be found or for which `fetch` gets files.
 ///
 /// # Errors
 /// If the trace cannot be read, has no stacks, or the output cannot be written.

@@ -6,9 +6,9 @@
 //!  b's clock                          `-> 1130  send 1150              b to a:  offset >= 1150 - 160 =  990
 //! ```
 //!
-//! A message arrives after it was sent: each one from a to b is a bound from above of how far b's clock is ahead, each one
-//! from b to a a bound from below. The fastest message each way counts. The offset is the middle between both bounds, and is
-//! wrong by half of their distance at most, if the clocks went equally fast.
+//! A message arrives after it was sent: each one from a to b is an upper bound of how far b's clock is ahead, each one from b to a a lower
+//! bound. The fastest message in each direction counts. The offset is the middle between both bounds, and is wrong by half of their
+//! distance at most, if the clocks ran equally fast.
 
 use std::path::Path;
 
@@ -18,7 +18,7 @@ use rustc_hash::FxHashMap;
 use super::error::ConvertError;
 use super::tef::ids_are_local;
 
-/// Maximum number of messages of a recording that are used, each way.
+/// Maximum number of messages of a recording that are used in each direction.
 const MOST: usize = 1 << 20;
 
 /// Which records are the sending and the receiving of a message.
@@ -63,7 +63,7 @@ type Times = FxHashMap<Box<str>, Option<u64>>;
 pub(crate) struct Ends {
     sent: Times,
     received: Times,
-    /// Whether they are those of flows: one that begins in both recordings is another one in each.
+    /// Whether they are the ends of flows: a flow that begins in both recordings is a different one in each.
     are_flows: bool,
 }
 
@@ -71,18 +71,18 @@ pub(crate) struct Ends {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Offset {
     pub(crate) nanos: i64,
-    /// By how much that may be wrong.
+    /// By how much the offset may be wrong.
     pub(crate) error: u64,
-    /// How many messages went each way.
+    /// The number of messages in each direction.
     pub(crate) messages: (usize, usize),
 }
 
 /// Why there is no offset.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Unbounded {
-    /// Messages went so often each way, never in at least one of them.
+    /// The number of messages in each direction; in at least one direction, there are none.
     Missing(usize, usize),
-    /// The bounds exclude each other by this much.
+    /// The bounds contradict each other by this much.
     Contradictory(u64),
 }
 
@@ -95,7 +95,7 @@ impl Messages {
     /// Whether an event is one end of a message, which one, and of which message.
     fn end(&self, event: &Event<'_>) -> Option<(bool, Box<str>)> {
         match self {
-            // A flow of one process alone reaches no other machine.
+            // A flow within a single process does not reach another machine.
             Messages::Flows if ids_are_local(event) => None,
             Messages::Flows => match event.kind {
                 EventKind::FlowBegin { id } => Some((true, id.to_string().into())),
@@ -126,14 +126,14 @@ impl Ends {
         Ends { are_flows: *messages == Messages::Flows, ..Ends::default() }
     }
 
-    /// Takes note of an event that is one of them.
+    /// Records an event that is one end of a message.
     pub(crate) fn note(&mut self, event: &Event<'_>, messages: &Messages) {
         if let Some((sends, key)) = messages.end(event) {
             self.add(sends, key, event.time.0, self.are_flows);
         }
     }
 
-    /// The least difference between the times of receiving there, and of sending here, each by its own clock.
+    /// The least difference between the time of receiving there and the time of sending here, each by its own clock.
     pub(crate) fn least_to(&self, there: &Ends) -> Option<i128> {
         fastest(&self.sent, there).1
     }
@@ -182,7 +182,7 @@ fn fastest(sent: &Times, there: &Ends) -> (usize, Option<i128>) {
     })
 }
 
-/// A recording whose clock is set by messages, and by those to and from which.
+/// A recording whose clock is aligned by messages, and the recordings to and from which these were sent.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Set {
     pub(crate) by: usize,
@@ -194,7 +194,7 @@ pub(crate) struct Set {
 /// # Errors
 /// When there is no path of messages from a recording to the first.
 pub(crate) fn offsets(paths: &[&Path], ends: &[&Ends]) -> Result<Vec<Option<Set>>, ConvertError> {
-    // As in Dijkstra's algorithm: the most exactly known one next.
+    // As in Dijkstra's algorithm: the one that is known most exactly is next.
     let mut set: Vec<Option<Set>> = vec![None; paths.len()];
     let origin = Offset { nanos: 0, error: 0, messages: (0, 0) };
     let mut done = vec![0];
@@ -276,7 +276,7 @@ mod tests {
     #[test]
     fn a_flow_that_begins_in_both_is_no_message() {
         let flows = |sent, received| Ends { are_flows: true, ..ends(sent, received) };
-        // Flow 7 is one of each machine's own; 1 and 2 are messages.
+        // Flow 7 is a different one on each machine; 1 and 2 are messages.
         let a = flows(&[("1", 100), ("7", 110)], &[("2", 160), ("7", 120)]);
         let b = flows(&[("2", 1150), ("7", 5)], &[("1", 1130), ("7", 9)]);
         let offset = a.offset_of(&b).expect("bounded");

@@ -22,7 +22,7 @@ const MOST_KEPT: usize = 16;
 struct Kept {
     path: PathBuf,
     file: Arc<File>,
-    /// Whether it came through a pipe, which cannot be read again.
+    /// Whether it was read from a pipe, which cannot be read again.
     of_pipe: bool,
 }
 
@@ -189,7 +189,7 @@ fn foreign(input: &mut Input) -> Option<Format> {
     input.format().ok().filter(|format| format.is_imported())
 }
 
-/// Converts a trace of another recorder to FXT, and says so on standard error.
+/// Converts a trace of another recorder to FXT, and reports that on standard error.
 fn convert(input: &mut Input, from: Format) -> io::Result<File> {
     let mut output = tempfile::tempfile()?;
     let converted = super::convert(input, from, &mut output, Format::Fxt, Options::default());
@@ -241,7 +241,7 @@ mod tests {
     }
 
     #[test]
-    fn a_pipe_tells_its_format_in_whatever_pieces_it_comes() {
+    fn a_pipe_has_its_format_in_whatever_pieces_it_comes() {
         // Packets of a Perfetto trace: the first has 300 bytes, the second has the name of a process.
         let uuid = [&[0xca, 0x05, 0xa9, 0x02][..], &[b'x'; 297]].concat();
         let tree = [18, 10, 10, 8, 8, 7, 26, 4, b's', b'h', b'o', b'p'];
@@ -350,7 +350,7 @@ mod tests {
         let other = path("a", b"# tracer: nop\n");
         let converted = read(&other);
         assert!(converted.starts_with(&magic), "{converted:?}");
-        // It is not read again.
+        // The file is not read again.
         std::fs::write(&other, "changed since").expect("room");
         assert_eq!(read(&other), converted);
         let own = [&magic[..], b"rest"].concat();

@@ -1,7 +1,7 @@
-//! How long the export of two million switches takes, beside the report of the same trace, in one run.
+//! How long the export of two million switches takes, compared with the report of the same trace, in one run.
 //!
-//! `cargo bench -p fxtrec-export` prints for each the best elapsed time of several passes and the CPU time of all threads in it, what
-//! that is in reports, and how many bytes each row takes.
+//! `cargo bench -p fxtrec-export` prints for each the best elapsed time of several passes and its CPU time over all threads, both relative
+//! to the report, and the bytes per row.
 
 #[path = "../../benches/lib/busy.rs"]
 mod busy;
@@ -20,13 +20,13 @@ const PASSES: usize = 5;
 /// CPU time of this process in clock ticks of a hundredth of a second, as the kernel counts it.
 fn cpu_time() -> f64 {
     let stat = fs::read_to_string("/proc/self/stat").expect("Linux");
-    // Behind the name, which may have spaces.
+    // It follows the name, which may contain spaces.
     let fields: Vec<&str> =
         stat.rsplit(')').next().unwrap_or_default().split_whitespace().collect();
     fields[11..13].iter().map(|ticks| ticks.parse::<f64>().expect("a number")).sum::<f64>() / 100.0
 }
 
-/// The best elapsed time, the CPU time of that pass, and what it came to.
+/// The best elapsed time, the CPU time of that pass, and its result.
 fn best<T>(mut work: impl FnMut() -> T) -> (f64, f64, T) {
     let pass = |_| {
         let (begin, cpu) = (Instant::now(), cpu_time());

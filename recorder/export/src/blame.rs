@@ -1,5 +1,5 @@
-//! Where the time of each span went: the table `blame`. What happened before a span is needed to divide it, so the trace is read twice
-//! more, but only if it has spans.
+//! How the time of each span was spent: the table `blame`. Events before a span are needed to divide it, so the trace is read twice more,
+//! but only if it has spans.
 
 use fxt_reader::{Error, Koid, Reader};
 use fxtrec_blame::chain::{Blocked, Frame, Wakers};
@@ -19,13 +19,13 @@ use crate::thread_table::IDLE;
 /// Adds the parts of all spans of a trace that `open` opens.
 ///
 /// # Errors
-/// Those of `open`, and of the reader but for damage.
+/// The errors of `open` and of the reader, except for damage.
 pub(crate) fn add<'r>(
     rows: &mut Rows<'_>,
     mut open: impl FnMut() -> Result<Reader<'r>, Error>,
 ) -> Result<(), Error> {
     let mut spans = spans::collect(open()?)?;
-    // No thread's time has all that became of an asynchronous one.
+    // No single thread accounts for the time of an asynchronous span.
     spans.list.retain(|span| span.begun_on.is_none());
     if spans.list.is_empty() {
         return Ok(());
@@ -39,7 +39,7 @@ pub(crate) fn add<'r>(
         add_span(rows, &spans, &spans.list[at], &frame, tracker);
     });
     pass::run(open()?, &mut tracker, follower)?.finish(&tracker);
-    // Spans of threads about which the trace says nothing else.
+    // Spans of threads about which the trace has no other records.
     for (span, _) in spans.list.iter().zip(told).filter(|(_, told)| !told) {
         let part = Part { name: "unknown", class: None, by: None };
         part.push(rows, (&spans, span), (span.length(), 1));
@@ -58,7 +58,7 @@ struct Part {
 fn add_span(rows: &mut Rows<'_>, spans: &Spans, span: &Span, frame: &Frame, tracker: &Tracker) {
     let machine = &tracker.origin.machine;
     let class = |blocked: &Blocked| {
-        // One without a name is one nevertheless.
+        // A span without a name counts as well.
         let name = |number: u64| {
             u16::try_from(number).ok().and_then(|it| call_name(machine, it)).unwrap_or("")
         };

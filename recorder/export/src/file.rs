@@ -18,7 +18,8 @@ pub(crate) const TRACE_ID: Column =
 
 /// A file of a table, in its format.
 pub(crate) trait Output: Send {
-    /// Writes a row group; if it is of a table of events, the rows are written in the order of time. The group's texts may be taken out.
+    /// Writes a row group; if it is of a table of events, the rows are written in the order of time. `write` may remove the texts of the
+    /// group.
     fn write(&mut self, group: &mut Group) -> Result<(), WriteError>;
 
     /// Writes the end of the file. Returns its size in bytes.
@@ -98,7 +99,7 @@ impl Files {
         let mut lanes: Vec<(u32, Vec<Writer>)> = Vec::new();
         lanes.resize_with(most, Default::default);
         let mut files = files;
-        // Largest tables first; each goes to the thread with the least work so far.
+        // Largest tables first; each is assigned to the thread with the least work so far.
         files.sort_by_key(|(table, _)| std::cmp::Reverse(table.weight()));
         let mut lane_of = [0; Table::ALL.len()];
         for (table, file) in files {

@@ -9,7 +9,7 @@ use fxtrec_convert::traces;
 
 use crate::rows::clock_offset;
 
-/// The bytes at both ends of a file that go into its fingerprint.
+/// The number of bytes at both ends of a file that are part of its fingerprint.
 const ENDS: u64 = 64 << 10;
 
 /// The name of the partition for an unknown day, by Hive's convention; SQL engines read it as null.
@@ -134,7 +134,7 @@ mod tests {
     fn weeks_are_those_of_iso_8601() {
         let of = |days: i128| week(days * NANOS_OF_DAY);
         assert_eq!(of(0).as_deref(), Some("1970-W01"));
-        // A Sunday and the Monday after it, where the first week of the year has three days of the old year.
+        // A Sunday and the following Monday, where the first week of the year has three days of the old year.
         assert_eq!(of(18_259).as_deref(), Some("2019-W52"), "2019-12-29");
         assert_eq!(of(18_260).as_deref(), Some("2020-W01"));
         assert_eq!(of(18_628).as_deref(), Some("2020-W53"), "2021-01-01");

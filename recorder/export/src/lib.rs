@@ -7,7 +7,7 @@
 //!                                            thread fxtrec-tables: collects 131 072 rows, sorts, packs -> file
 //! ```
 //!
-//! One pass over the trace makes all tables, with memory that does not grow with the trace. This crate is an observer of the report's
+//! One pass over the trace generates all tables, with memory that does not grow with the trace. This crate is an observer of the report's
 //! analysis, which determines the running thread of each CPU and the state of each thread. So sums over the tables equal the report's
 //! figures. `docs/reference/export.md` describes the [tables](schema::Table).
 

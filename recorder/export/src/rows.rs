@@ -1,4 +1,4 @@
-//! Makes rows from what the analysis reports.
+//! Generates rows from the results of the analysis.
 
 use fxt_reader::record::{Event, EventKind, Value};
 use fxt_reader::{Item, Koid, Nanos, ProviderId, Record};
@@ -35,7 +35,7 @@ pub(crate) struct Rows<'a> {
     spans: Spans,
     /// The provider of fxtrec's own records.
     own: Option<ProviderId>,
-    /// The processes that made the recording: one, or one for each recording that was merged.
+    /// The processes of the recorder: one, or one for each recording that was merged.
     recorders: Vec<u64>,
     clock_offset: Option<i64>,
     waits: i64,
@@ -201,7 +201,7 @@ impl<'a> Rows<'a> {
         }
     }
 
-    /// Whether it is a thread of a process that made the recording, or of the one that reads files for it.
+    /// Whether it is a thread of a recorder's process, or of its helper that reads files.
     fn is_recorder(&self, person: &Person) -> bool {
         let is_of = |process| self.recorders.contains(&process);
         person.process.is_some_and(is_of) || person.name.as_deref() == Some(FILES)
@@ -222,7 +222,7 @@ impl<'a> Rows<'a> {
         self.push(Table::Thread, &row);
     }
 
-    /// Writes what is left at the end of the trace. Returns the number of rows of each table.
+    /// Writes the remaining rows at the end of the trace. Returns the number of rows of each table.
     pub(crate) fn finish(
         mut self,
         report: &Report,

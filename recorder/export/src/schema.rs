@@ -8,7 +8,7 @@ use std::str::FromStr;
 /// The version of the schema, in the metadata of every file as `fxtrec.schema_version`.
 pub const VERSION: u32 = 1;
 
-/// What a column holds.
+/// The content of a column.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
     /// A 64-bit number: times and lengths in nanoseconds, counts.

@@ -140,7 +140,7 @@ impl Sheet {
         }
     }
 
-    /// Adds a row; its texts must come from this sheet. True when it is time to hand over the rows.
+    /// Adds a row; its texts must be from this sheet. True when it is time to hand over the rows.
     #[inline(always)]
     #[must_use]
     pub(crate) fn push<const N: usize>(&mut self, row: &[Cell; N]) -> bool {
@@ -161,8 +161,8 @@ impl Sheet {
         Cell(number)
     }
 
-    /// Takes what has not been handed over yet. It ends the row group if that is full, or if `nothing_follows`. `None` if there is no row
-    /// group to end.
+    /// Takes the rows that have not been passed on yet. The result ends the row group if that is full, or if `nothing_follows`. `None` if
+    /// there is no row group to end.
     pub(crate) fn take(&mut self, nothing_follows: bool) -> Option<Slip> {
         if self.rows == 0 {
             return None;
@@ -190,7 +190,7 @@ pub(crate) struct Group {
     /// The id of the trace, if rows have one.
     pub(crate) trace: Option<Box<str>>,
     pub(crate) columns: Vec<Vec<i64>>,
-    /// By number, without the words.
+    /// Indexed by number; known texts are left out.
     pub(crate) texts: Vec<Box<str>>,
 }
 
@@ -247,7 +247,7 @@ fn order(times: &[i64]) -> Option<Vec<u32>> {
         order.sort_by_key(|&at| times[at as usize]);
         return Some(order);
     }
-    // Time and row number go into one word. The times of a row group differ in few bits. A radix sort with the least significant digit
+    // Time and row number are put into one word. The times of a row group differ in few bits. A radix sort with the least significant digit
     // first sorts the words by these bits; each round keeps the order of equal digits.
     let numbered = times.iter().zip(0_u64..);
     let mut words: Vec<u64> =

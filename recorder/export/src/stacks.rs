@@ -1,5 +1,5 @@
 //! Recorded stacks: the tables `sample` and `stack`. A sample becomes a row at once. A stack becomes rows at the end of the trace, since
-//! the names of its functions may come after it. Each distinct stack is kept once.
+//! the names of its functions may follow it. Each distinct stack is kept once.
 
 use fxt_reader::{Item, Koid, ProviderId, Record};
 use fxtrec_report::stacks::{Recorded, Stack};
@@ -23,7 +23,7 @@ pub(crate) struct Stacks {
     stacks: Vec<Stack>,
 }
 
-/// A sample that has just been taken.
+/// A sample that has just been recorded.
 #[derive(Debug)]
 pub(crate) struct Sample {
     time: u64,
@@ -46,7 +46,7 @@ impl Stacks {
         )
     }
 
-    /// Takes such a record. Returns the sample, if the record is one.
+    /// Processes such a record. Returns the sample, if the record is one.
     pub(crate) fn take(&mut self, item: &Item<'_>) -> Option<Sample> {
         self.recorded.take(item.provider, &item.record);
         let stack = self.recorded.all.pop()?;

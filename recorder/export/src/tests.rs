@@ -155,7 +155,7 @@ impl Told {
         self.waits_must_add_up();
     }
 
-    /// The known part of who had the CPU during a wait is not longer than the wait.
+    /// The known occupants of the CPU during a wait do not add up to more than the wait.
     fn waits_must_add_up(&self) {
         let mut by_wait = BTreeMap::<i64, Vec<(i64, i64)>>::new();
         for row in self.rows(Table::Antagonist) {
@@ -207,7 +207,7 @@ fn text<'a>(row: &'a Row, name: &str) -> Option<&'a str> {
     }
 }
 
-/// Everything that may happen, in a few microseconds.
+/// Every kind of event, in a few microseconds.
 fn eventful() -> Scene {
     let mut scene = Scene::with_causes("steal,irq,throttled,migrate,waker,syscall");
     let interrupt = [("interrupt", Value::Bool(true))];
@@ -336,7 +336,7 @@ fn a_trace_is_in_a_folder_in_one_format_only() {
 }
 
 #[test]
-fn a_wait_tells_who_woke_whom_and_who_had_the_cpu() {
+fn a_wait_shows_who_woke_whom_and_who_had_the_cpu() {
     let told = tell(eventful().bytes());
     let tids = told.tids();
     let waits = told.rows(Table::Wait);
@@ -437,7 +437,7 @@ fn a_file_says_its_version_and_is_sorted_and_packed_to_be_pruned_by_time() {
 }
 
 #[test]
-fn several_traces_lie_beside_each_other_and_one_that_comes_again_is_replaced() {
+fn several_traces_lie_next_to_each_other_and_one_that_comes_again_is_replaced() {
     let folder = tempfile::tempdir().expect("a folder");
     let [one, two] = ["one.fxt", "two.fxt"].map(|name| folder.path().join(name));
     fs::write(&one, eventful().bytes()).expect("room");

@@ -15,7 +15,7 @@ const EXITED_RETENTION: usize = 4096;
 /// The number of the idle tasks of all CPUs.
 pub(crate) const IDLE: u32 = 0;
 
-/// What is known about a thread, to be written as a row.
+/// The data of a thread, to be written as a row.
 #[derive(Debug, Default)]
 pub(crate) struct Person {
     pub(crate) utid: u32,
@@ -37,7 +37,7 @@ pub(crate) struct Process {
     pub(crate) cgroup: Option<Box<str>>,
 }
 
-/// A thread with no further events.
+/// A thread without any further events.
 #[derive(Debug)]
 pub(crate) struct Gone {
     pub(crate) koid: u64,

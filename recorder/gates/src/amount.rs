@@ -31,7 +31,7 @@ fn write_time(nanos: f64, f: &mut fmt::Formatter<'_>) -> fmt::Result {
     if nanos < 999.5 {
         return write!(f, "{nanos:.0} ns");
     }
-    // Rounding comes before the choice of the unit: 999.96 us is 1.00 ms.
+    // Rounding precedes the choice of the unit: 999.96 us is 1.00 ms.
     let (unit, scale) =
         UNITS.into_iter().find(|(_, scale)| nanos / scale < 999.5).unwrap_or(UNITS[2]);
     let value = nanos / scale;

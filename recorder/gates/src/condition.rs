@@ -1,4 +1,4 @@
-//! Conditions: which threads' values a gate looks at.
+//! Conditions select the threads whose values a gate tests.
 
 use fxtrec_units::glob::Pattern;
 

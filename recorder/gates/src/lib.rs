@@ -17,8 +17,8 @@
 //!            | "command"
 //! ```
 //!
-//! `~` matches a pattern with `*`, `?` and `[...]`. TEXT is in double or single quotes. A condition selects the values to look at. `and`
-//! binds tighter than `or`.
+//! `~` matches a pattern with `*`, `?` and `[...]`. TEXT is in double or single quotes. A condition selects the values to test. `and` binds
+//! tighter than `or`.
 //!
 //! [`Trigger`]s, which check each value while recording, use the same comparisons and conditions.
 //!
@@ -136,7 +136,7 @@ impl FromStr for Gate {
     }
 }
 
-/// The text it was made from.
+/// The text from which it was parsed.
 impl fmt::Display for Gate {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(&self.text)

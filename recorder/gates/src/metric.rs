@@ -47,7 +47,7 @@ impl Metric {
         Metric::ALL.into_iter().chain(Metric::FACTS)
     }
 
-    /// Its index in [`Metric::FACTS`], if it is one of those.
+    /// Its index in [`Metric::FACTS`], if it is one of them.
     pub const fn fact_index(self) -> Option<usize> {
         self.index().checked_sub(Metric::ALL.len())
     }

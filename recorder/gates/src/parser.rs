@@ -175,7 +175,7 @@ impl<'a> Parser<'a> {
         )
     }
 
-    /// `"(" TEXT ")" [ "." PART ] "." STAT`, after the word at `span`, which is already taken.
+    /// `"(" TEXT ")" [ "." PART ] "." STAT`, after the word at `span`, which is already consumed.
     fn span(&mut self, word: Range<usize>) -> Result<Quantity, ParseError> {
         let name = "`(` and a span name, as in span(\"app:request\").p99";
         let name = self.in_parentheses(name)?.into_boxed_str();
@@ -243,7 +243,7 @@ impl<'a> Parser<'a> {
         Ok(text)
     }
 
-    /// The rest of a trigger on how long something took.
+    /// The rest of a trigger on the length of something.
     fn lasts(&mut self, name: &str, what: Lasting) -> Result<What, ParseError> {
         let comparison = self.comparison()?;
         let limit = self.limit(name, Dimension::Time)?;

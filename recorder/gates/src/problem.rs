@@ -1,4 +1,4 @@
-//! Why a line is not a valid gate, in messages that say how to correct it.
+//! Why a line is not a valid gate, in messages that explain how to correct it.
 
 use std::fmt;
 use std::ops::Range;
@@ -13,7 +13,7 @@ pub struct ParseError {
     pub problem: Problem,
 }
 
-/// What is wrong with a line.
+/// The error in a line.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum Problem {
@@ -107,7 +107,7 @@ fn kind_name(dimension: Dimension) -> &'static str {
     }
 }
 
-/// The names of what a trigger can wait for.
+/// The names of the events that a trigger can wait for.
 fn triggers() -> String {
     let metrics: Vec<&str> = Metric::every().map(Metric::name).collect();
     format!(

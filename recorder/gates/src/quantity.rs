@@ -1,4 +1,4 @@
-//! What a gate can test: the metrics of `docs/reference/figures.md`, the statistics of each, and their dimensions.
+//! The quantities that a gate can test: the metrics of `docs/reference/figures.md`, the statistics of each, and their dimensions.
 
 use std::fmt;
 
@@ -118,7 +118,7 @@ impl Stat {
     }
 }
 
-/// What kind of number a quantity is, and so which units its limit takes.
+/// The dimension of a quantity, and so which units its limit takes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Dimension {
     /// A duration, in nanoseconds.

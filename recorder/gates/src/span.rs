@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-/// What is measured of a span. All but the first are the parts that its length consists of, in addition to unknown time;
+/// The measured property of a span. All but the first are the parts that its length consists of, in addition to unknown time;
 /// `docs/reference/gates.md` has the definitions.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum SpanPart {

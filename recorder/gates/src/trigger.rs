@@ -6,15 +6,15 @@
 //! lasting    = "turn" | "span" "(" TEXT ")" | "probe" "(" TEXT ")"
 //! ```
 //!
-//! METRIC is one of the metrics of gates that are durations; OP, VALUE and `condition` are those of gates. NAME is a plain name or a
-//! quoted text. A loss belongs to no thread, and for an alert only the process is known; neither takes a condition.
+//! METRIC is one of the metrics of gates that are durations; OP, VALUE and `condition` are as in gates. NAME is a plain name or a quoted
+//! text. A loss belongs to no thread, and for an alert only the process is known; neither takes a condition.
 
 use std::fmt;
 use std::str::FromStr;
 
 use super::{Amount, Comparison, Condition, Metric, ParseError, parser};
 
-/// What a trigger waits for.
+/// The event that a trigger waits for.
 #[derive(Clone, Debug, PartialEq)]
 pub enum What {
     /// A duration of a thread.
@@ -24,7 +24,7 @@ pub enum What {
         comparison: Comparison,
         limit: Amount,
     },
-    /// How long something took, from its begin to its end.
+    /// The length of something, from its beginning to its end.
     Lasts {
         what: Lasting,
         /// The comparison with the limit.
@@ -43,7 +43,7 @@ pub enum What {
     Alert(String),
 }
 
-/// What begins and ends on a thread.
+/// Something that begins and ends on a thread.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Lasting {
     /// A thread's turn, from a wake-up to the next sleep.
@@ -71,7 +71,7 @@ impl FromStr for Trigger {
     }
 }
 
-/// The text it was made from.
+/// The text from which it was parsed.
 impl fmt::Display for Trigger {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(&self.text)

@@ -4,7 +4,7 @@
 
 #include "fxtrec.h"
 
-/* A cache line of each CPU. */
+/* One cache line per CPU. */
 struct account {
 	u64 depth; /* how many interrupts are nested now */
 	u64 since; /* when the outermost of them began */
@@ -17,7 +17,7 @@ struct account {
 };
 
 MEMORY(accounts, struct account);
-/* One less than how many there are, a power of two. */
+/* One less than the number of lines, which is a power of two. */
 CHOICE(last_account, 0);
 
 static inline struct account *account_of(u64 cpu)

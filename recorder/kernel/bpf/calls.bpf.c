@@ -1,22 +1,22 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT OR GPL-2.0-only
 /*
- * The programs on system calls, which write into lanes of their own.
+ * The programs on system calls, which write into separate lanes.
  *
- * A system call is entered with interrupts on, and an interrupt in the middle of the program on it may wake somebody.
- * So the records of calls do not share a lane with those of switches and wake-ups, which would find it busy. Should a
- * kernel preempt the program in favour of another thread that makes a call, that call is counted, and reported as lost.
+ * A system call is entered with interrupts on, and an interrupt in the middle of its program may wake a thread. So the records of calls do
+ * not share a lane with those of switches and wake-ups, which would find it busy. If a kernel preempts the program in favour of another
+ * thread that makes a call, that call is counted, and reported as lost.
  */
 #include "lane.h"
 
 LICENSE;
 
-/* Numbers from this one on are not those of a call, but of what returns from a signal. */
+/* Numbers from this one on do not belong to a call, but to a return from a signal. */
 #define NO_CALL 0x7fff
 
-/* Numbers of calls are below. */
+/* Numbers of calls are below this. */
 #define NUMBERS 1024
 
-/* Whether only calls of a set are told, and the set: a bit for each number. */
+/* Whether only calls of a set are reported, and the set: a bit for each number. */
 CHOICE(are_numbers, 0);
 MEMORY(numbers, u64);
 
@@ -31,7 +31,7 @@ static inline int call(u64 number, bool ends, u64 result)
 		if (number >= NUMBERS || !(words[number / 64] >> (number & 63) & 1))
 			return 0;
 	}
-	/* Behind an end without a call, or of one with a number that none has. */
+	/* Marks an end without a call, or an end of a call with an impossible number. */
 	if (number >= NO_CALL)
 		number = -1;
 	struct task_struct *current = bpf_get_current_task_btf();

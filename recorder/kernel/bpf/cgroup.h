@@ -4,15 +4,15 @@
 
 #include "fxtrec.h"
 
-/* By which hierarchy threads are told apart: by that of version 2, or by that of the controller of CPUs. */
+/* The hierarchy by which threads are distinguished: that of version 2, or that of the CPU controller. */
 CHOICE(by_controller, 0);
 
-/* The number of the cgroup that the thread is in. */
+/* The id of the thread's cgroup. */
 static inline u64 cgroup_of_task(struct task_struct *task)
 {
 	u64 id = chosen(by_controller) ? task->sched_task_group->css.cgroup->kn->id : task->cgroups->dfl_cgrp->kn->id;
 
-	/* A group that the kernel made for a session of a terminal belongs to no cgroup but the root. */
+	/* An autogroup, which the kernel creates for a terminal session, belongs to no cgroup but the root. */
 	return id ? id : 1;
 }
 

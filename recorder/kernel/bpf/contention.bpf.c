@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT OR GPL-2.0-only
 /*
- * Which lock of the kernel a thread waits for: noted where the program on switches looks. See contentions.rs.
+ * Which kernel lock a thread waits for: noted for the program on switches. See contentions.rs.
  */
 #include "contention.h"
 
@@ -12,7 +12,8 @@ static inline struct contention *own_place(u32 *tid)
 	return contention_of(*tid);
 }
 
-/* contention_begin(lock, flags): it is taken. One for which a thread only spins is none of a thread that goes out. */
+/* contention_begin(lock, flags): the lock is held by another thread. A lock for which a thread only spins does not matter when the thread
+ * is switched out. */
 SEC("tp_btf") int fxtrec_lock(u64 *args)
 {
 	u64 lock = args[0];
@@ -27,14 +28,14 @@ SEC("tp_btf") int fxtrec_lock(u64 *args)
 	return 0;
 }
 
-/* contention_end(lock, ret): it has the lock, or does not wait for it any more. */
+/* contention_end(lock, ret): the thread has the lock, or has stopped waiting. */
 SEC("tp_btf") int fxtrec_lock_had(u64 *args)
 {
 	u64 lock = args[0];
 	u32 tid;
 	struct contention *place = own_place(&tid);
 
-	/* A lock for which it only spun meanwhile is another one. */
+	/* It may be a different lock, for which the thread only spun in the meantime. */
 	if (place->tid == tid && place->address == lock)
 		place->tid = 0;
 	return 0;

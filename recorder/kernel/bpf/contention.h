@@ -6,7 +6,7 @@
 
 #define CONTENTIONS (64 * 1024)
 
-/* Which thread waits for which lock of the kernel. Its place is found by the lower bits of its id. */
+/* Which thread waits for which kernel lock. A thread's slot is found by the lower bits of its id. */
 struct contention {
 	u32 tid; /* 0 if it waits no longer */
 	u32 flags;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT OR GPL-2.0-only
 /*
- * Figures without records: what threads do, and for how long, is added up by cgroup or by thread. See counts/layout.rs.
+ * Figures without records: sums up the states of threads and their lengths, by cgroup or by thread. See counts/layout.rs.
  */
 #include "cgroup.h"
 #include "hash.h"
@@ -8,7 +8,7 @@
 
 LICENSE;
 
-/* What a thread does. There is a histogram of how long, of those before STOPPED. */
+/* The state of a thread. States before STOPPED have a histogram of their lengths. */
 enum doing {
 	UNKNOWN,
 	WOKEN,
@@ -17,14 +17,14 @@ enum doing {
 	BLOCKED,
 	BLOCKED_D,
 	STOPPED,
-	/* It left a CPU since its quota is used up (told since Linux 6.18). */
+	/* It left a CPU because its quota is used up (reported since Linux 6.18). */
 	THROTTLED,
 };
 
-/* The place of a thread is found by the lower bits of its id. */
+/* The slot of a thread is found by the lower bits of its id. */
 #define PLACES (128 * 1024)
 
-/* The bits of `doing`: the upper ones of the thread's id, then what it does, then since when. */
+/* The bits of `doing`: the upper bits of the thread's id, then the state, then its start. */
 #define DOING_BIT 5
 #define SINCE_BIT 8
 
@@ -33,56 +33,56 @@ struct place {
 	u64 kept;
 };
 
-/* In `kept`: it is for how long the thread was throttled, not for how long its queue had been when that began. */
+/* In `kept`: the value is how long the thread was throttled, not how long its queue had been throttled at the start. */
 #define IS_KNOWN (1ull << 62)
 
 #define BUCKETS 42
-/* The highest bit of the bound of the first bucket, in nanoseconds, and of what is above all bounds. */
+/* The highest bit of the bound of the first bucket, in nanoseconds, and the bucket above all bounds. */
 #define FIRST_BIT 5
 #define LAST_BIT (FIRST_BIT + BUCKETS - 1)
 
 struct histogram {
 	u64 sum;
 	u64 max;
-	/* Those of which the beginning or the end is not known. */
+	/* Durations whose beginning or end is unknown. */
 	u32 censored;
 	u32 unused;
 	u32 buckets[BUCKETS];
 };
 
 struct slot {
-	/* The number of the cgroup, or of the thread; 0 for a free slot. */
+	/* The id of the cgroup, or of the thread; 0 for a free slot. */
 	u64 key;
 	u64 comm[2];
 	u64 steal_ns;
 	u64 throttled_ns;
 	u32 steals;
 	u32 throttles;
-	/* Threads that came in of which it was not known since when they waited, or for what. */
+	/* Threads that were switched in after an unknown wait. */
 	u32 unknown;
 	u32 process;
 	u64 unused;
-	/* By what was done, from WOKEN on. */
+	/* Indexed by state, from WOKEN on. */
 	struct histogram histograms[BLOCKED_D];
 };
 
 struct cpu {
-	/* Which of the two tables is counted in. User space writes it. */
+	/* The table in which programs currently count. Written by user space. */
 	u64 table;
-	/* Places that were taken from a thread that was still on them. */
+	/* Slots that were given to another thread while the first one was still using them. */
 	u64 evicted;
 	/* How often a table was full. */
 	u64 overflowed;
-	/* The CPU's clock of stolen time as of the last switch. */
+	/* The CPU's stolen time at the last switch. */
 	u64 stolen;
 	u64 unused[12];
-	/* Those of the one table, then those of the other. The last of each is for all that have found none. */
+	/* The slots of the first table, followed by those of the second. The last slot of each table is for all keys that found none. */
 	struct slot slots[1];
 };
 
 enum key_by {
 	BY_CGROUP,
-	/* By cgroup and name of the thread. */
+	/* Keyed by cgroup and thread name. */
 	BY_NAME,
 	BY_THREAD,
 };
@@ -91,7 +91,7 @@ MEMORY(places, struct place);
 MAP(cpus, BPF_MAP_TYPE_ARRAY, struct cpu);
 
 CHOICE(key_by, BY_CGROUP);
-/* How many slots a hash leads to. */
+/* The maximum number of slots to which a hash may lead. */
 CHOICE(slots, 16);
 CHOICE(counts_steal, 0);
 CHOICE(counts_throttles, 0);
@@ -112,13 +112,13 @@ static inline struct place *place_of(u32 tid)
 	return place;
 }
 
-/* Notes what the thread does from now on. */
+/* Notes the new state of the thread. */
 static inline void begin(struct place *place, u32 tid, enum doing doing, u64 now)
 {
 	place->doing = now << SINCE_BIT | doing << DOING_BIT | tid / PLACES;
 }
 
-/* What is noted of the thread, or 0. */
+/* The noted state of the thread, or 0. */
 static inline u64 noted(struct cpu *cpu, struct place *place, u32 tid)
 {
 	u64 note = place->doing;
@@ -135,7 +135,7 @@ static inline u64 did(u64 note)
 	return note >> DOING_BIT & ((1 << (SINCE_BIT - DOING_BIT)) - 1);
 }
 
-/* For how long it did that. Where the clocks of two CPUs differ, nothing takes less than no time. */
+/* How long the thread was in that state. If the clocks of two CPUs differ, a negative duration counts as 0. */
 static inline u64 passed(u64 note, u64 now)
 {
 	s64 nanos = (s64)((now << SINCE_BIT | ((1 << SINCE_BIT) - 1)) - note) >> SINCE_BIT;
@@ -143,7 +143,7 @@ static inline u64 passed(u64 note, u64 now)
 	return nanos < 0 ? 0 : nanos;
 }
 
-/* A product whose bounds Linux 5.10 sees, which wants to know the second factor. */
+/* A product whose bounds the verifier of Linux 5.10 can derive; it needs to know the second factor. */
 static inline u64 times(u64 value, u64 choice)
 {
 	asm("%0 *= %1" : "+r"(value) : "r"(choice));
@@ -171,7 +171,7 @@ static inline bool has_name(struct slot *slot, struct task_struct *task)
 	return slot->comm[0] == half_of_name(task, 0) && slot->comm[1] == half_of_name(task, 1);
 }
 
-/* The slot that this thread is counted in. */
+/* The slot in which this thread is counted. */
 static inline struct slot *slot_of(struct cpu *cpu, struct task_struct *task)
 {
 	u64 key = chosen(key_by) == BY_THREAD ? (u32)task->pid : cgroup_of_task(task), hash = key;
@@ -196,7 +196,7 @@ static inline struct slot *slot_of(struct cpu *cpu, struct task_struct *task)
 	return table_of(cpu) + chosen(slots) + PROBES - 1;
 }
 
-/* The number of the highest bit: by subtraction instead of jumps, which nobody could foresee. */
+/* The number of the highest bit, computed by subtraction, since branches would be unpredictable. */
 static inline u64 highest_bit(u64 value)
 {
 	u64 bit = 0;
@@ -211,7 +211,8 @@ static inline u64 highest_bit(u64 value)
 	return bit;
 }
 
-/* The first bucket whose bound is not below: bounds are powers of two of a second, from 2^-24 on, and one has each highest bit. */
+/* The first bucket whose bound is not below the value: bounds are powers of two of a second, starting at 2^-24, and each has a different
+ * highest bit. */
 static inline u64 bucket_of(u64 nanos)
 {
 	if (nanos > 1ull << LAST_BIT)
@@ -230,7 +231,7 @@ static inline void count(struct histogram *histogram, u64 nanos)
 	if (nanos > histogram->max)
 		histogram->max = nanos;
 	as_made(bucket);
-	/* The kernel wants to see it. */
+	/* The verifier needs to see this bound. */
 	if (bucket < BUCKETS)
 		histogram->buckets[bucket]++;
 }
@@ -240,7 +241,7 @@ static inline struct histogram *histogram_of(struct slot *slot, u64 did)
 	return &slot->histograms[did - WOKEN];
 }
 
-/* What the thread does that goes out; UNKNOWN if it has ended. */
+/* The new state of the outgoing thread; UNKNOWN if it has ended. */
 static inline u64 does_next(u64 *args, struct task_struct *prev)
 {
 	u64 state = state_of(args, prev);
@@ -251,7 +252,7 @@ static inline u64 does_next(u64 *args, struct task_struct *prev)
 		/* Reported as uninterruptible. */
 		if (state & (TASK_RTLOCK_WAIT | TASK_FROZEN))
 			return BLOCKED_D;
-		/* A kernel thread without work. */
+		/* An idle kernel thread. */
 		if ((state & TASK_IDLE) == TASK_IDLE || state & TASK_PARKED)
 			return BLOCKED;
 		if (state & (__TASK_STOPPED | __TASK_TRACED))
@@ -264,7 +265,7 @@ static inline u64 does_next(u64 *args, struct task_struct *prev)
 	return chosen(counts_throttles) && prev->throttled ? THROTTLED : PREEMPTED;
 }
 
-/* A thread is throttled from now on: notes for how long its queue has been so far. */
+/* A thread is throttled from now on: notes how long its queue has been throttled so far. */
 static inline void note_kept(struct place *place, struct task_struct *task)
 {
 	struct cfs_rq *queue = task->se.cfs_rq;
@@ -272,7 +273,8 @@ static inline void note_kept(struct place *place, struct task_struct *task)
 	place->kept = queue->rq->clock - queue->throttled_clock_self + queue->throttled_clock_self_time;
 }
 
-/* For how long the thread was throttled. If its queue's count has not grown, it left that throttled: all the time. */
+/* How long the thread was throttled. If its queue's count has not grown, the thread left the queue throttled, so it was throttled all the
+ * time. */
 static inline u64 was_kept(struct place *place, struct task_struct *task)
 {
 	u64 kept = place->kept, total = task->se.cfs_rq->throttled_clock_self_time;
@@ -282,7 +284,7 @@ static inline u64 was_kept(struct place *place, struct task_struct *task)
 	return total < kept ? IS_KNOWN - 1 : total - kept;
 }
 
-/* Counts the slice of a thread that goes out; returns where, if it is a whole one. */
+/* Counts the slice of an outgoing thread; returns the slot if the slice is complete. */
 static inline struct slot *count_slice(struct cpu *cpu, u64 *args, struct task_struct *prev, u64 now)
 {
 	u32 tid = prev->pid;
@@ -309,7 +311,7 @@ static inline struct slot *count_slice(struct cpu *cpu, u64 *args, struct task_s
 	return slot;
 }
 
-/* Counts what the host took from this CPU since the last switch, which is told of the queue of who comes in. */
+/* Counts the time that the host took from this CPU since the last switch; it is reported for the incoming thread's queue. */
 static inline void count_stolen(struct cpu *cpu, struct slot *slot, struct task_struct *next)
 {
 	u64 stolen = next->se.cfs_rq->rq->prev_steal_time_rq, before = cpu->stolen;
@@ -317,14 +319,14 @@ static inline void count_stolen(struct cpu *cpu, struct slot *slot, struct task_
 	if (stolen == before)
 		return;
 	cpu->stolen = stolen;
-	/* At first there is the greatest number. */
+	/* The initial value is the maximum. */
 	if (slot && stolen > before) {
 		slot->steal_ns += stolen - before;
 		slot->steals++;
 	}
 }
 
-/* Counts the wait of a thread that comes in. */
+/* Counts the wait of an incoming thread. */
 static inline void count_wait(struct cpu *cpu, struct task_struct *next, u64 now)
 {
 	u32 tid = next->pid;
@@ -354,7 +356,7 @@ static inline void count_wait(struct cpu *cpu, struct task_struct *next, u64 now
 	} else if (before == UNKNOWN || before == RUNNING) {
 		slot->unknown++;
 	} else {
-		/* Nobody saw who woke it. */
+		/* Its wake-up was not seen. */
 		histogram_of(slot, WOKEN)->censored++;
 		if (before != STOPPED)
 			histogram_of(slot, before == BLOCKED ? BLOCKED : BLOCKED_D)->censored++;
@@ -377,7 +379,7 @@ SEC("tp_btf") int fxtrec_count(u64 *args)
 	return 0;
 }
 
-/* sched_wakeup_new(task), whatever is known of an earlier thread of its id. */
+/* sched_wakeup_new(task): the thread is new, regardless of data about an earlier thread with its id. */
 SEC("tp_btf") int fxtrec_count_n(u64 *args)
 {
 	struct task_struct *task = (void *)args[0];
@@ -398,7 +400,7 @@ SEC("tp_btf") int fxtrec_count_w(u64 *args)
 	u32 tid = task->pid;
 	struct place *place = place_of(tid);
 	u64 now = bpf_ktime_get_ns(), note = noted(cpu, place, tid), before = did(note);
-	/* What runs or waits for a CPU goes on with that. */
+	/* A thread that runs or waits for a CPU keeps its state. */
 	if (before == WOKEN || before == PREEMPTED || before == RUNNING || before == THROTTLED)
 		return 0;
 	begin(place, tid, WOKEN, now);
@@ -408,7 +410,7 @@ SEC("tp_btf") int fxtrec_count_w(u64 *args)
 	return 0;
 }
 
-/* sched_migrate_task(task, cpu), before the task is moved: the last moment at which its queue tells for how long it was throttled. */
+/* sched_migrate_task(task, cpu), before the task is moved: the last moment at which its queue shows how long it was throttled. */
 SEC("tp_btf") int fxtrec_count_m(u64 *args)
 {
 	struct task_struct *task = (void *)args[0];

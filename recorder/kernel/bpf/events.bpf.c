@@ -2,8 +2,8 @@
 /*
  * The programs on switches and wake-ups, which write a record of each into the lane of their CPU.
  *
- * Other records precede that of a switch if there is anything to report: what delayed the
- * slice that it ends, whose quota keeps the thread from running on, and what it waits for.
+ * Additional records precede that of a switch if there is anything to report: delays of the slice that ends, the quota that keeps the
+ * thread from running, and the lock that it waits for.
  */
 #include "account.h"
 #include "contention.h"
@@ -18,7 +18,7 @@
 
 LICENSE;
 
-/* What is told, if the kernel has it and it is wanted. */
+/* The facts that are reported, if the kernel has them and they were requested. */
 CHOICE(tells_steal, 0);
 CHOICE(tells_irqs, 0);
 CHOICE(tells_requests, 0);
@@ -30,7 +30,7 @@ CHOICE(tells_disks, 0);
 CHOICE(notes_waits, 0);
 CHOICE(tells_wakings, 0);
 
-/* Notes in which system call the thread blocks, if in one, and on which futex, if on one. */
+/* Notes the system call and the futex that the thread blocks in, if any. */
 static inline void note_call(u64 *args, struct task_struct *prev, struct lane *lane)
 {
 	lane->syscall = NO_SYSCALL;
@@ -50,7 +50,7 @@ static inline void note_call(u64 *args, struct task_struct *prev, struct lane *l
 	struct pt_regs *registers = bpf_task_pt_regs(prev);
 	u64 number = (u32)registers->syscallno;
 #endif
-	/* What entered by an exception has -1. */
+	/* An entry by an exception has -1. */
 	if (number >= NO_SYSCALL)
 		return;
 	lane->syscall = number;
@@ -62,14 +62,14 @@ static inline void note_call(u64 *args, struct task_struct *prev, struct lane *l
 		futex->operation = registers->si;
 		futex->value = registers->dx;
 #else
-		/* These keep their values until the call returns. */
+		/* These registers keep their values until the call returns. */
 		u64 address = registers->regs[0];
 
 		futex->operation = registers->regs[1];
 		futex->value = registers->regs[2];
 #endif
 		futex->address = address;
-		/* The thread has its memory still, and nothing is brought in for this: what is not there is read as 0. */
+		/* The thread still has its memory, and pages are not loaded for this: missing memory is read as 0. */
 		bpf_probe_read_user(futex->words, sizeof(futex->words), (void *)address);
 	}
 #endif
@@ -89,7 +89,7 @@ static inline void tell_futex(struct event *event, const struct futex *futex)
 	event->head++;
 }
 
-/* Tells for which lock of the kernel the thread waits, if for one, whether it sleeps for it or is preempted. */
+/* Reports the kernel lock that the thread waits for, if any, whether it sleeps or is preempted. */
 static inline void tell_lock(struct event *event, u32 tid)
 {
 	struct contention *place = contention_of(tid);
@@ -104,12 +104,12 @@ static inline void tell_lock(struct event *event, u32 tid)
 	event->head++;
 }
 
-/* Tells what the host took of the slice that ends, if anything. The thread comes in on this CPU. */
+/* Reports the time that the host took from the slice that ends, if any. The thread is switched in on this CPU. */
 static inline void tell_slice(struct event *event, struct task_struct *next)
 {
 	u64 stolen = next->se.cfs_rq->rq->prev_steal_time_rq, before = event->lane->stolen;
 
-	/* It never goes back, but where its address is unknown it is read as 0. */
+	/* The counter never decreases, but reads as 0 if its address is unknown. */
 	if (unlikely(stolen > before)) {
 		struct slice_record *record = next_record(event);
 
@@ -120,7 +120,7 @@ static inline void tell_slice(struct event *event, struct task_struct *next)
 	}
 }
 
-/* Tells what interrupts took of the slice that ends and since when its end was asked for, if they did and it was. */
+/* Reports the time that interrupts took from the slice that ends, and when its end was requested, if known. */
 static inline void tell_taken(struct event *event, struct account *account, struct task_struct *prev)
 {
 	struct lane *lane = event->lane;
@@ -143,7 +143,7 @@ static inline void tell_taken(struct event *event, struct account *account, stru
 	lane->irqs += irqs;
 	if (asked) {
 		account->asked = 0;
-		/* Else it is another thread's request, whose switch nobody saw. */
+		/* Otherwise it is a request for another thread, whose switch was not seen. */
 		if (account->asked_tid == (u32)prev->pid && asked < event->time) {
 			record->asked_ns = event->time - asked;
 			flags = FLAG_FIRST;
@@ -223,11 +223,11 @@ SEC("tp_btf") int fxtrec_switch(u64 *args)
 	return 0;
 
 untold:
-	/* A switch that no record tells of answers a request all the same. */
+	/* A switch without a record still answers a request. */
 	if (chosen(tells_requests))
 		account_of(cpu)->asked = 0;
 unnoted:
-	/* Nothing may be noted of it either: a wait would seem to be that of two. */
+	/* The time must not be noted either: two waits would look like one. */
 	if (chosen(notes_waits)) {
 		forget_wait(prev);
 		forget_wait(next);
@@ -235,7 +235,7 @@ unnoted:
 	return 0;
 }
 
-/* sched_migrate_task(task, cpu), which comes before the task is moved. */
+/* sched_migrate_task(task, cpu), which fires before the task is moved. */
 SEC("tp_btf") int fxtrec_migrate(u64 *args)
 {
 	struct task_struct *task = (void *)args[0];
@@ -262,7 +262,7 @@ SEC("tp_btf") int fxtrec_migrate(u64 *args)
 	return 0;
 }
 
-/* The record of a wake-up, but for who did it. */
+/* The record of a wake-up, except for the waker. */
 static inline void tell_wake(struct event *event, struct task_struct *task, enum kind kind, u32 current, u32 waker, u8 flags)
 {
 	struct wake_record *record = next_record(event);
@@ -293,7 +293,7 @@ static inline void note_request(struct told_origin *place, struct completed *com
 	rest[1] = completed->bytes;
 }
 
-/* Notes what the interrupt is about that wakes this thread. */
+/* Notes the cause of the interrupt that wakes this thread. */
 static inline void note_origin(u32 tid, bool is_hard)
 {
 	struct told_origin *place = told_origin_of(tid);
@@ -313,7 +313,7 @@ static inline void note_origin(u32 tid, bool is_hard)
 	if (!is_hard && own->packet) {
 		u32 sender = own->sender;
 
-		/* What it sent itself the kernel has answered, or is done with. */
+		/* For packets that the thread sent itself, the kernel has already answered or dropped them. */
 		place->kind = sender && sender != tid ? SENT : PACKET;
 		place->number = sender;
 		place->since = own->sent;
@@ -339,7 +339,7 @@ static inline void note_origin(u32 tid, bool is_hard)
 	}
 }
 
-/* Tells what was noted. */
+/* Reports the note. */
 static inline void tell_origin(struct event *event, u32 tid)
 {
 	struct told_origin *place = told_origin_of(tid);
@@ -368,7 +368,7 @@ static inline void tell_origin(struct event *event, u32 tid)
 	}
 }
 
-/* Who runs, or what stands for it. */
+/* The running thread, or the id that represents it. */
 static inline u32 shown_current(u32 tid)
 {
 	if (!chosen(owned))
@@ -376,7 +376,7 @@ static inline u32 shown_current(u32 tid)
 	return shown_tid(bpf_get_current_task_btf(), bpf_get_smp_processor_id());
 }
 
-/* sched_waking(task): notes who does it, and tells it as well if that is wanted. */
+/* sched_waking(task): notes the waker, and also writes a record if requested. */
 SEC("tp_btf") int fxtrec_waking(u64 *args)
 {
 	struct task_struct *task = (void *)args[0];
@@ -386,7 +386,7 @@ SEC("tp_btf") int fxtrec_waking(u64 *args)
 	if (chosen(scope_is) && !is_in_scope(task))
 		return 0;
 	u32 current = shown_current(current_or_interrupt(&in_interrupt)), tid = task->pid;
-	/* Where nobody knows whether an interrupt does it, no thread is named as the waker rather than the wrong one. */
+	/* If it is unknown whether an interrupt does it, no thread is named as the waker, rather than the wrong one. */
 	u32 waker = chosen(interrupts_by) == NOTHING ? 0 : current;
 	*waker_of(tid) = tid | (u64)(in_interrupt != 0) << 31 | (u64)waker << 32;
 	if (chosen(tells_origins) && unlikely(in_interrupt))
@@ -399,7 +399,7 @@ SEC("tp_btf") int fxtrec_waking(u64 *args)
 	return 0;
 }
 
-/* sched_wakeup_new(task), which no sched_waking precedes. Its maker runs. */
+/* sched_wakeup_new(task), which no sched_waking precedes. Its creator is running. */
 SEC("tp_btf") int fxtrec_wake_new(u64 *args)
 {
 	struct task_struct *task = (void *)args[0];
@@ -410,7 +410,7 @@ SEC("tp_btf") int fxtrec_wake_new(u64 *args)
 		return 0;
 	u32 current = shown_current(current_or_interrupt(&in_interrupt));
 	u8 flags = in_interrupt ? FLAG_FIRST : 0;
-	/* A thread that is not the first of its process is of its maker's. */
+	/* A thread that is not the first of its process belongs to its creator's process. */
 	if (task->pid != task->tgid)
 		flags |= FLAG_SAME_PROCESS;
 	if (!begin_here(&event, task, FIRED_WAKEUP_NEW))
@@ -422,7 +422,7 @@ SEC("tp_btf") int fxtrec_wake_new(u64 *args)
 	return 0;
 }
 
-/* sched_wakeup(task): who did it was noted when it began, maybe on another CPU. */
+/* sched_wakeup(task): the waker was noted at the beginning, perhaps on another CPU. */
 SEC("tp_btf") int fxtrec_wakeup(u64 *args)
 {
 	struct task_struct *task = (void *)args[0];
@@ -441,7 +441,7 @@ SEC("tp_btf") int fxtrec_wakeup(u64 *args)
 	u32 tid = task->pid;
 	u64 *place = waker_of(tid), note = *place;
 	if ((note & 0x7fffffff) == tid) {
-		/* It is used once: an older note is worse than none. */
+		/* A note is used once: a stale note is worse than none. */
 		*place = 0;
 		flags = note >> 31 & FLAG_FIRST;
 		waker = note >> 32;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT OR GPL-2.0-only
 /*
- * What the running kernel has. None of these is ever loaded: the loader reads the number that CO-RE puts into each (types.rs), to know
- * which programs are worth trying.
+ * The features of the running kernel. None of these is ever loaded: the loader reads the number that CO-RE puts into each (types.rs) to
+ * determine which programs are worth trying.
  */
 #include "fxtrec.h"
 

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 OR MIT OR GPL-2.0-only */
 /*
- * What all programs share: how they call the kernel, what the loader chooses for them, and the memory that they share with each other
- * and with user space.
+ * Shared by all programs: how they call the kernel, the parameters that the loader sets, and the memory that they share with each other and
+ * with user space.
  *
- * A program gets the arguments of its tracepoint as an array, eight bytes each. `recorder/kernel/src/bpf/object.rs` loads it.
+ * A program gets the arguments of its tracepoint as an array of eight-byte values. `recorder/kernel/src/bpf/object.rs` loads it.
  */
 #ifndef FXTREC_H
 #define FXTREC_H
@@ -13,12 +13,12 @@
 #define SEC(name) __attribute__((section(name), used))
 #define inline inline __attribute__((always_inline))
 
-/* The license that the kernel is told: some of its functions are only for programs that may be had under the GPL. */
+/* The license that is declared to the kernel: some of its functions are only for programs under the GPL. */
 #define LICENSE char _license[] SEC("license") = "Dual MIT/GPL"
 
 /*
- * What the loader chooses, eight bytes each. It puts the value in the place of the load, so that the verifier knows it and removes what
- * is turned off. So a choice is loaded in this one way only; a plain use, in which the compiler would see the value that stands here, does
+ * Parameters that the loader sets, eight bytes each. The loader replaces the load by the value, so that the verifier knows it and removes
+ * disabled code. So a parameter may only be loaded in this way; a plain use, in which the compiler would see the value that is here, does
  * not compile, since the variable has another name in C.
  */
 #define CHOICE(name, value) const u64 choice_##name __asm__(#name) = value
@@ -29,7 +29,7 @@
 		value_;                                                                \
 	})
 
-/* Memory that programs use without looking it up: the only value of an array map, which begins with one of this type. */
+/* Memory that programs use without a lookup: the only value of an array map, which begins with one of this type. */
 #define MEMORY(name, type_of_it)                \
 	struct {                                \
 		int(*type)[BPF_MAP_TYPE_ARRAY]; \
@@ -38,7 +38,7 @@
 		int(*max_entries)[1];           \
 	} name SEC(".maps")
 
-/* A map that programs look up, or hand to the kernel. */
+/* A map that programs look up, or pass to the kernel. */
 #define MAP(name, type_of_map, type_of_it)      \
 	struct {                                \
 		int(*type)[type_of_map];        \
@@ -47,25 +47,25 @@
 		int(*max_entries)[1];           \
 	} name SEC(".maps")
 
-/* Where it begins. What the compiler thinks of the map's own size does not matter. */
+/* The address of its beginning. The compiler's view of the map's size does not matter. */
 static inline void *memory(void *map)
 {
 	asm("" : "+r"(map));
 	return map;
 }
 
-/* Where a field lies in this kernel's structure. */
+/* The offset of a field in this kernel's structure. */
 #define offset_of(structure, field) __builtin_preserve_field_info(((structure *)0)->field, 0)
 
 #define unlikely(condition) __builtin_expect(!!(condition), 0)
 
-/* Keeps the compiler from moving what comes behind before what comes ahead. */
+/* Keeps the compiler from moving later accesses before earlier ones. */
 #define barrier() asm volatile("" ::: "memory")
 
-/* Has the compiler forget what it knows of a value, so that it makes an address once, or a bound that the kernel wants to see. */
+/* Makes the compiler forget a known value, so that it computes an address once, or keeps a bound that the verifier needs to see. */
 #define as_made(value) asm("" : "+r"(value))
 
-/* The kernel's functions, by their numbers. */
+/* The kernel's functions, by number. */
 static void *(*const bpf_map_lookup_elem)(void *map, const void *key) = (void *)1;
 static u64 (*const bpf_ktime_get_ns)(void) = (void *)5;
 static u32 (*const bpf_get_smp_processor_id)(void) = (void *)8;
@@ -84,11 +84,12 @@ static struct task_struct *(*const bpf_get_current_task_btf)(void) = (void *)158
 static u64 (*const bpf_get_attach_cookie)(void *context) = (void *)174;
 static void *(*const bpf_task_pt_regs)(struct task_struct *task) = (void *)175;
 
-/* `bpf_ringbuf_output`: the reader is woken in any case, or in none. */
+/* `bpf_ringbuf_output`: always wakes the reader, or never. */
 #define BPF_RB_NO_WAKEUP 1
 #define BPF_RB_FORCE_WAKEUP 2
 
-/* Wakes who waits for it; false if it was rung too often. What is said does not matter: any eight bytes that a program may read. */
+/* Wakes the waiting reader; returns false if the bell was rung too often. The contents do not matter: any eight bytes that a program may
+ * read. */
 static inline bool ring(void *bell, void *bytes)
 {
 	return bpf_ringbuf_output(bell, bytes, 8, BPF_RB_FORCE_WAKEUP) == 0;
@@ -101,12 +102,12 @@ static inline bool ring(void *bell, void *bytes)
 #define BPF_F_USER_STACK (1 << 8)
 
 /*
- * What has no fixed number in the kernel stands here with one that means nothing else; the loader puts the right one there (object.rs). A
- * kernel without it gets programs that do not use it.
+ * Functions without a fixed number in the kernel have a placeholder here; the loader puts the right number in its place (object.rs). A
+ * kernel without such a function gets programs that do not use it.
  */
 static void *(*const bpf_rdonly_cast)(const void *address, u32 type) = (void *)0x10001;
 
-/* The variable of each CPU in which x86 counts interrupts, or which has that count in it. */
+/* The per-CPU variable in which x86 counts interrupts, or which contains that count. */
 static inline void *interrupt_variable(void)
 {
 	void *variable;
@@ -115,7 +116,7 @@ static inline void *interrupt_variable(void)
 	return variable;
 }
 
-/* An address that no type leads to, as that of a task: then it may be read from. */
+/* Casts an address to which no type leads to a task: then programs may read from it. */
 static inline struct task_struct *as_task(const void *address)
 {
 	return bpf_rdonly_cast(address, __builtin_btf_type_id(*(struct task_struct *)0, 1));

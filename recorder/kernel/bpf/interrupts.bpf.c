@@ -1,14 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT OR GPL-2.0-only
 /*
- * What each CPU does besides running threads: time in interrupts, their causes, and since when a switch has been
- * requested. These programs add up and note, and those on switches and wake-ups tell. See account.rs and origins.rs.
+ * The activity of each CPU apart from running threads: time in interrupts, their causes, and when a switch was requested. These programs
+ * only collect the data; the programs on switches and wake-ups report it. See account.rs and origins.rs.
  */
 #include "account.h"
 #include "origins.h"
 
 LICENSE;
 
-/* Which vector of the machine it is, of those that have tracepoints of their own. */
+/* The machine's vector, for vectors with separate tracepoints. */
 CHOICE(vector, 0);
 
 static inline struct account *own_account(void)
@@ -16,7 +16,8 @@ static inline struct account *own_account(void)
 	return account_of(bpf_get_smp_processor_id());
 }
 
-/* An interrupt begins. The depth grows before the time is taken: a hard one may come in the middle of the program on a soft one. */
+/* An interrupt begins. The depth is incremented before the time is read: a hard interrupt may occur in the middle of the program on a soft
+ * one. */
 static inline int begin(struct account *account)
 {
 	u64 depth = account->depth;
@@ -46,7 +47,7 @@ SEC("tp_btf") int fxtrec_dev_in(u64 *args)
 	return begin_hard(ORIGIN(DEVICE, args[0]), args[1]);
 }
 
-/* An interrupt that is no device's. */
+/* An interrupt that is not from a device. */
 SEC("tp_btf") int fxtrec_irq_in(u64 *args)
 {
 	return begin_hard(ORIGIN(VECTOR, chosen(vector)), 0);
@@ -67,7 +68,7 @@ SEC("tp_btf") int fxtrec_soft_in(u64 *args)
 	return begin(account);
 }
 
-/* An interrupt ends. One that began before its program was there has no depth. */
+/* An interrupt ends. An interrupt that began before its program was attached has no depth. */
 static inline int end(struct account *account)
 {
 	u64 depth = account->depth;
@@ -99,7 +100,7 @@ SEC("tp_btf") int fxtrec_soft_out(u64 *args)
 	return end(account_of(cpu));
 }
 
-/* hrtimer_expire_entry(timer, now), in the interrupt of the clock, or in the soft one that is for timers which can wait. */
+/* hrtimer_expire_entry(timer, now), in the clock interrupt, or in the soft interrupt for timers that can wait. */
 SEC("tp_btf") int fxtrec_hrtimer(u64 *args)
 {
 	struct hrtimer *timer = (void *)args[0];
@@ -116,7 +117,7 @@ SEC("tp_btf") int fxtrec_hrtimer(u64 *args)
 	return 0;
 }
 
-/* hrtimer_expire_exit(timer): the timer may be gone by now. A hard one that comes in the middle of a soft one is over before it. */
+/* hrtimer_expire_exit(timer): the timer may be freed already. A hard interrupt in the middle of a soft one ends before it. */
 SEC("tp_btf") int fxtrec_hr_end(u64 *args)
 {
 	struct origins *own = origins_of(bpf_get_smp_processor_id());
@@ -155,8 +156,8 @@ SEC("tp_btf") int fxtrec_tmr_end(u64 *args)
 }
 
 /*
- * sched_set_need_resched_tp(task, cpu, flag): somebody asks for a switch, maybe on another CPU. A
- * second, more urgent request changes nothing. A switch away from the idle task delays no thread.
+ * sched_set_need_resched_tp(task, cpu, flag): a switch is requested, perhaps on another CPU. A second, more urgent request changes nothing.
+ * A switch away from the idle task delays no thread.
  */
 SEC("tp_btf") int fxtrec_asked(u64 *args)
 {
@@ -172,7 +173,7 @@ SEC("tp_btf") int fxtrec_asked(u64 *args)
 	return 0;
 }
 
-/* sched_exit_tp(is_switch): the scheduler has decided. If the thread goes on, nothing is asked of it any more. */
+/* sched_exit_tp(is_switch): the scheduler has decided. If the thread continues, the request is done. */
 SEC("tp_btf") int fxtrec_decided(u64 *args)
 {
 	if (args[0] == 0)

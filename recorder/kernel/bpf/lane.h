@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 OR MIT OR GPL-2.0-only */
 /*
- * A ring of records that one CPU fills. lane.rs describes it, and says why nothing here is locked.
+ * A ring of records that one CPU fills. lane.rs describes it, and explains why it needs no locks.
  */
 #ifndef FXTREC_LANE_H
 #define FXTREC_LANE_H
@@ -25,13 +25,13 @@ struct futex {
 	u64 address;
 	u32 operation;
 	u32 value;
-	/* What is in memory from the futex on: as much as tells whether it is a mutex of the C library, and who has it. */
+	/* The memory from the futex on: enough to tell whether it is a mutex of the C library, and which thread holds it. */
 	u32 words[5];
 	u32 unused;
 };
 
 struct lane {
-	/* What the programs write. */
+	/* Written by the programs. */
 	u64 head;
 	u64 busy;
 	u64 lost;
@@ -48,7 +48,8 @@ struct lane {
 	/* What the reader writes. */
 	u64 tail;
 	u64 bell;
-	/* Of the switch that is being written; not on the stack, of which the kernel has another, slower one where a program takes 64 bytes. */
+	/* Data of the switch that is being written; not on the stack, since a program that uses 64 bytes of it gets a slower one from the
+	 * kernel. */
 	u64 syscall;
 	struct futex futex;
 	u8 to_names[4096 - 192];
@@ -95,7 +96,7 @@ enum fired {
 #define FLAG_WAITED_FOR 8
 #define FLAG_NARROW 2
 
-/* In the place of the number of a system call. */
+/* In place of the number of a system call. */
 #define NO_SYSCALL 0xffff
 
 struct switch_record {
@@ -110,7 +111,7 @@ struct switch_record {
 	u8 next_prio;
 };
 
-/* The upper byte of the CPU is the upper one of the waker. */
+/* The upper byte of the CPU is stored in the upper byte of the waker. */
 struct wake_record {
 	u64 time;
 	u32 tid;
@@ -248,21 +249,21 @@ union record {
 MAP(lanes, BPF_MAP_TYPE_ARRAY_OF_MAPS, union record);
 MAP(doorbell, BPF_MAP_TYPE_RINGBUF, struct lane);
 
-/* One less than how many records a lane has room for, a power of two. */
+/* One less than the number of records that fit into a lane, which is a power of two. */
 CHOICE(last_record, 511);
-/* Not more than so many wait to be read: there is room left for what an event brings along. */
+/* The maximum number of unread records: room is left for the additional records of an event. */
 CHOICE(most_records, 500);
-/* The reader is woken after so many. */
+/* The number of records after which the reader is woken. */
 CHOICE(bell_records, 128);
 
-/* An event while it is written: `head` counts the records before the next one. */
+/* An event that is being written: `head` counts the records before the next one. */
 struct event {
 	struct lane *lane;
 	u64 time;
 	u64 head;
 };
 
-/* The lane of this CPU; none for one that came online just now. */
+/* The lane of this CPU; NULL for a CPU that has just come online. */
 static inline struct lane *find_lane(u32 *cpu)
 {
 	u32 zero = 0;
@@ -273,7 +274,7 @@ static inline struct lane *find_lane(u32 *cpu)
 	return lane ? bpf_map_lookup_elem(lane, &zero) : NULL;
 }
 
-/* An address in the lane that is made once: so far away, no offset of a store reaches, and registers are few. */
+/* An address in the lane that is computed once: no store offset reaches this far, and registers are scarce. */
 static inline void *in_lane(struct lane *lane, u64 place)
 {
 	asm("%0 += %1" : "+r"(place) : "r"(lane));
@@ -287,7 +288,7 @@ static inline void *next_record(const struct event *event)
 	return in_lane(event->lane, place + __builtin_offsetof(struct lane, records));
 }
 
-/* Takes the lane, so that a program that interrupts this one leaves it alone; false if this is the one that interrupts. */
+/* Marks the lane as busy, so that a program that interrupts this one does not use it; returns false in the interrupting program. */
 static inline bool take_lane(struct lane *lane)
 {
 	u64 busy = lane->busy;
@@ -307,7 +308,7 @@ static inline void let_go(struct lane *lane)
 	*(volatile u64 *)&lane->busy = 0;
 }
 
-/* Takes the time, and tells of losses. The lane was taken; false if it is full, and let go again. */
+/* Takes the time, and reports losses. Returns whether the lane was acquired; if it is full, it is released again. */
 static inline bool make_room(struct event *event)
 {
 	struct lane *lane = event->lane;
@@ -383,7 +384,7 @@ static inline bool begin_here(struct event *event, struct task_struct *task, enu
 	return begin(event, task, fired);
 }
 
-/* Publishes the records up to this one, which is written. */
+/* Publishes the records up to and including this one, which is complete. */
 static inline void publish(struct event *event)
 {
 	struct lane *lane = event->lane;

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 OR MIT OR GPL-2.0-only */
 /*
- * Which threads wait, and whether it was long: the note of an outgoing thread that blocks, and the beginning of a sample when it is switched
- * in. The program that records switches notes it where it runs, else stacks.bpf.c has one for that. stacks/mod.rs describes the whole.
+ * Which threads wait, and whether for a long time: the note of an outgoing thread that blocks, and the beginning of a sample when it is
+ * switched in. The program that records switches calls this if it runs; otherwise stacks.bpf.c has a program for it. stacks/mod.rs
+ * describes the design.
  */
 #ifndef FXTREC_NOTES_H
 #define FXTREC_NOTES_H
@@ -12,11 +13,11 @@
 #include "state.h"
 
 #define NOTES (64 * 1024)
-/* The bits of a note that say whose it is; the others say since when it waits. */
+/* The bits of a note that identify the thread; the others are the time since which it waits. */
 #define OWNER_BITS 6
 #define OWNER ((1 << OWNER_BITS) - 1)
 
-/* How user stacks are taken: see stacks/mod.rs. */
+/* How user stacks are recorded: see stacks/mod.rs. */
 enum taking {
 	BEHIND_SWITCHES,
 	BY_INTERRUPT,
@@ -24,12 +25,12 @@ enum taking {
 };
 
 CHOICE(taking, BEHIND_SWITCHES);
-/* Which waits are long, in nanoseconds. */
+/* The minimum length of a long wait, in nanoseconds. */
 CHOICE(over, 0);
-/* Whether only waits of chosen threads are wanted. */
+/* Whether only waits of selected threads are recorded. */
 CHOICE(are_chosen, 0);
 
-/* A note of each thread; behind them the numbers of user stacks, if these are taken when a thread goes out. */
+/* A note for each thread; after the notes, the numbers of user stacks, if these are recorded when a thread is switched out. */
 MEMORY(notes, u64);
 MEMORY(chosen_threads, u64);
 MAP(scratch, BPF_MAP_TYPE_PERCPU_ARRAY, struct scratch);
@@ -55,18 +56,18 @@ static inline bool is_own(u64 note, u32 tid)
 	return ((note ^ owner_of(tid)) & OWNER) == 0;
 }
 
-/* Of a switch that nothing is noted of: whatever the note of this thread says is not so any more. */
+/* For a switch that is not noted: invalidates the note of this thread. */
 static inline void forget_wait(struct task_struct *task)
 {
 	u32 tid = task->pid;
 	u64 *note = note_of(tid), found = *note;
 
-	/* Most have none, and what is not written to stays in the caches of all CPUs. */
+	/* Most threads have no note, and memory that is not written stays in the caches of all CPUs. */
 	if (found && is_own(found, tid))
 		*note = 0;
 }
 
-/* Has this CPU interrupted as soon as it can be; false if it will not be. */
+/* Interrupts this CPU as soon as possible; returns false if that fails. */
 static inline bool interrupt_self(void *bytes)
 {
 	u32 cpu = bpf_get_smp_processor_id();
@@ -75,13 +76,13 @@ static inline bool interrupt_self(void *bytes)
 	return bell && ring(bell, bytes);
 }
 
-/* Whether the stack of a thread may be taken. */
+/* Whether the stack of a thread may be recorded. */
 static inline bool may_sample(struct task_struct *task)
 {
 	return !chosen(owned) || is_open_to_owner(task);
 }
 
-/* The sample of a thread that comes in, as far as it can be made by now. */
+/* The sample of an incoming thread, as far as it can be filled now. */
 static inline void begin_sample(struct task_struct *next, u64 since, u64 now)
 {
 	u32 tid = next->pid;
@@ -90,7 +91,7 @@ static inline void begin_sample(struct task_struct *next, u64 since, u64 now)
 	if (!own)
 		return;
 	struct sample *sample = &own->sample;
-	/* The interrupt for the one before has not come: a real-time kernel has such work done by a thread. */
+	/* The interrupt for the previous one has not occurred: a real-time kernel defers this work to a thread. */
 	if (chosen(taking) == BY_INTERRUPT && own->pending) {
 		sample->user = -EFAULT;
 		put_sample(sample, length_or_zero(sample->kernel, KERNEL_BYTES));
@@ -108,7 +109,7 @@ static inline void begin_sample(struct task_struct *next, u64 since, u64 now)
 	sample->object.kind = 0;
 	if (chosen(taking) == WHEN_GOING_OUT)
 		sample->user = note_of(tid)[NOTES];
-	/* Where the kernel is in memory is not for users. */
+	/* Users must not learn where the kernel is in memory. */
 	sample->kernel = chosen(owned) ? 0 : bpf_get_task_stack(next, sample->frames, KERNEL_BYTES, 0);
 	if (chosen(taking) == BEHIND_SWITCHES) {
 		own->pending = 1;
@@ -126,7 +127,7 @@ static inline void begin_sample(struct task_struct *next, u64 since, u64 now)
 	}
 }
 
-/* What is noted of a switch. On the way of every switch there are few instructions, and no call. */
+/* Notes a switch. This is on the path of every switch, so it has few instructions and no call. */
 static inline void note_waits(u64 *args, struct task_struct *prev, struct task_struct *next, u64 now)
 {
 	u32 tid = next->pid;
@@ -144,14 +145,14 @@ static inline void note_waits(u64 *args, struct task_struct *prev, struct task_s
 	tid = prev->pid;
 	u64 state = state_of(args, prev);
 	if (args[0] || state == 0 || (state & TASK_DEAD)) {
-		/* It does not wait, nor did it when it came in: an own note is of a wait whose end no program saw. */
+		/* The thread does not wait, nor did it before it was switched in: its note belongs to a wait whose end was not seen. */
 		if (tid)
 			forget_wait(prev);
 		return;
 	}
 	note = note_of(tid);
 	found = *note;
-	/* An own one: no program saw the thread come in. */
+	/* The note belongs to this thread: its switch-in was not seen. */
 	if (unlikely(found) && !is_own(found, tid)) {
 		struct counts_of_stacks *counts = memory(&missing);
 

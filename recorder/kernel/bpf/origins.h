@@ -1,14 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 OR MIT OR GPL-2.0-only */
 /*
- * What each CPU handles in interrupts at the moment, for the program on wake-ups: a hard
- * interrupt may occur in the middle of a soft one, so there are two of them. See origins.rs.
+ * The events that each CPU currently handles in interrupts, for the program on wake-ups: a hard interrupt may occur in the middle of a soft
+ * one, so there are two of them. See origins.rs.
  */
 #ifndef FXTREC_ORIGINS_H
 #define FXTREC_ORIGINS_H
 
 #include "account.h"
 
-/* What ends a sleep. */
+/* The event that ends a sleep. */
 enum origin_kind {
 	UNTOLD,
 	HRTIMER,
@@ -21,11 +21,11 @@ enum origin_kind {
 	REQUEST,
 };
 
-/* The number of the interrupt, softirq or vector is above its kind. What that was interrupted by is in the upper half. */
+/* The number of the interrupt, softirq or vector is stored above its kind. The upper half contains the interrupted one. */
 #define ORIGIN(kind, number) ((kind) | (u64)(u32)(number) << 8)
 #define IN_UPPER_HALF 32
 
-/* The request to a disk that was completed last in an interrupt. */
+/* The disk request that was completed last in an interrupt. */
 struct completed {
 	u64 started;
 	u64 issued;
@@ -33,7 +33,7 @@ struct completed {
 	u64 disk;
 	u32 issuer;
 	u32 bytes;
-	/* 0 if there is none. */
+	/* 0 for none. */
 	u32 operation;
 	u32 unused;
 };
@@ -47,12 +47,12 @@ struct origins {
 	/* The packet that is being received, and its device. */
 	u64 packet;
 	u64 device;
-	/* The thread that sent it, if that is known, and when. */
+	/* The thread that sent it, if known, and when. */
 	u64 sender;
 	u64 sent;
-	/* Whether the one before was in a list that goes on. */
+	/* Whether the previous packet was in a list that continues. */
 	u64 goes_on;
-	/* Else the beginning of its headers: how many bytes, of which protocol. */
+	/* Otherwise the beginning of its headers: their number of bytes and protocol. */
 	u32 header_bytes;
 	u32 protocol;
 	u32 header[12];
@@ -63,12 +63,12 @@ struct origins {
 
 MEMORY(origins, struct origins);
 
-/* The bits of the count of interrupts that say that a soft one runs, and how many bytes of a device's name are told. */
+/* The bits of the interrupt count for a running soft interrupt, and how many bytes of a device's name are reported. */
 #define SOFT_BITS 0x1ff
 #define TEXT_BYTES 20
 #define MOST_PIECES 3
 
-/* As much of a packet as has addresses and ports, without options. */
+/* The part of a packet that contains addresses and ports, without options. */
 #define HEADER_BYTES 44
 #define LEAST_HEADER_BYTES 28
 

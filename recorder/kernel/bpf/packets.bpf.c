@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT OR GPL-2.0-only
 /*
- * Which thread sent the packet that a CPU is receiving. packets.rs describes the rules, and what each of them is for.
+ * Which thread sent the packet that a CPU is receiving. packets.rs describes the rules and their purpose.
  */
 #include "origins.h"
 #include "packets.h"
@@ -8,15 +8,15 @@
 
 LICENSE;
 
-/* Of a socket that is asked to send nothing but what acknowledges: the kernel marks those packets so. */
+/* For a socket that may only send acknowledgements: the kernel marks those packets. */
 #define TRUESIZE_OF_PURE_ACK 2
 
 #define IFF_LOOPBACK 0x8
 
-/* Of what a device can take in one: large packets of TCP, of TCP in IPv6, and of UDP. */
+/* Packets that a device can take as one: large packets of TCP, of TCP over IPv6, and of UDP. */
 #define TAKES_LARGE (1ULL << 16 | 1ULL << 20 | 1ULL << 33)
 
-/* Calls in which a thread sends nothing of its own. */
+/* Calls in which a thread sends no data of its own. */
 #if defined(__TARGET_ARCH_x86)
 #define SYS_read 0
 #define SYS_readv 19
@@ -31,7 +31,7 @@ LICENSE;
 #define SYS_recvmmsg 243
 #endif
 
-/* Whether what is sent there is received on this host, as the same packet. */
+/* Whether this host receives the sent data, as the same packet. */
 static inline bool stays_here(struct net_device *device)
 {
 	if (device->flags & IFF_LOOPBACK)
@@ -39,7 +39,7 @@ static inline bool stays_here(struct net_device *device)
 	return exists(device->netdev_ops->ndo_get_peer_dev) && device->netdev_ops->ndo_get_peer_dev;
 }
 
-/* A packet that is cut into several on its way is received as others. */
+/* A packet that is split on its way arrives as different packets. */
 static inline bool is_cut(struct sk_buff *packet, struct net_device *device)
 {
 	u32 length = packet->len;
@@ -48,7 +48,7 @@ static inline bool is_cut(struct sk_buff *packet, struct net_device *device)
 	       (device->features & TAKES_LARGE) != TAKES_LARGE;
 }
 
-/* Whether the thread that runs only takes what is there for it. Then what it sends on the way was left by others. */
+/* Whether the running thread only receives data. In that case, the data that it sends during the call was left by others. */
 static inline bool is_receiving(void)
 {
 #if defined(__TARGET_ARCH_x86) || defined(__TARGET_ARCH_arm64)
@@ -102,7 +102,7 @@ SEC("tp_btf") int fxtrec_queue(u64 *args)
 		sender = 0;
 		sent = 0;
 	} else if (socket) {
-		/* Of one without a sender, the packet may have waited for the address of its next host, which this packet tells. */
+		/* A packet without a sender may have waited for the address of its next host, which this packet contains. */
 		bool is_known = is_of(of_socket->whose, socket);
 
 		sender = is_known ? sender_of(of_socket->whose) : 0;
@@ -134,7 +134,7 @@ static inline bool is_alone(struct sk_buff *packet, struct origins *own)
 	own->goes_on = 0;
 	if (!list)
 		return true;
-	/* It was taken out, and knows still of what: of nothing else, if that leads to itself. */
+	/* The packet was removed from its list but still points into it; if it points to itself, it was the only one. */
 	bool is_last = list->next == list;
 	own->goes_on = !is_last;
 	return is_last && began;
@@ -168,14 +168,14 @@ SEC("tp_btf") int fxtrec_receive(u64 *args)
 		u64 sent = of_packet->at;
 
 		barrier();
-		/* A packet of another CPU may take the place at any time. */
+		/* A packet of another CPU may take the slot at any time. */
 		if (*(volatile u64 *)&of_packet->whose == known && stays_here(device)) {
 			sender = sender_of(known);
 			own->sent = sent;
 		}
 		of_packet->whose = 0;
 	} else if (own->packet == address && own->device != number_of(device)) {
-		/* A bridge hands up what came in by one of its ports. */
+		/* A bridge passes up packets that arrived at one of its ports. */
 		sender = own->sender;
 	}
 	own->header_bytes = 0;
@@ -189,7 +189,7 @@ SEC("tp_btf") int fxtrec_receive(u64 *args)
 	return 0;
 }
 
-/* inet_sock_set_state(socket, before, after): the memory of a closed one becomes that of another. */
+/* inet_sock_set_state(socket, before, after): the memory of a closed socket is reused for another. */
 SEC("tp_btf") int fxtrec_closed(u64 *args)
 {
 	u64 socket = number_of((void *)args[0]);

@@ -13,8 +13,8 @@
 CHOICE(knows_calls, 0);
 
 /*
- * Who sent a packet, or who last sent something by a socket, and when. One place may be of several packets, the last one has it.
- * The address without what all have alike, 42 bits of it, and the id of the thread, which has 22, are stored at once.
+ * The sender of a packet, or the thread that last sent something through a socket, and when. Several packets may share a slot; the last one
+ * owns it. The address (42 bits, without the bits that all addresses share) and the thread id (22 bits) are stored at once.
  */
 struct sent {
 	u64 whose;
@@ -32,7 +32,7 @@ static inline struct sent *sent_of(void *map, u64 address)
 	return &places[place];
 }
 
-/* Who reads on another CPU meanwhile finds nobody there. */
+/* A reader on another CPU then finds no sender. */
 static inline void put(struct sent *place, u64 address, u32 sender, u64 at)
 {
 	*(volatile u64 *)&place->whose = 0;

@@ -1,34 +1,34 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT OR GPL-2.0-only
 /*
- * The program that runs at places of programs in user space, and writes a sample of each hit into perf's ring. See probes.rs.
+ * The program that runs at probed places in user space, and writes a sample of each hit into perf's ring. See probes.rs.
  */
 #include "fxtrec.h"
 
 LICENSE;
 
-/* As many as an event of a trace has arguments. */
+/* As many values as an event of a trace has arguments. */
 #define VALUES 15
 
-/* A number, or a register, by its place in `struct pt_regs`. */
+/* A number, or a register by its offset in `struct pt_regs`. */
 struct value {
 	u32 is_register;
 	s32 what;
 };
 
-/* What is taken at a place. */
+/* The data that is read at a place. */
 struct way {
 	u32 count;
-	/* Whether the sample is to have the user stack: it goes to another event. */
+	/* Whether the sample needs the user stack: if so, it is written to another event. */
 	u32 user_stack;
 	struct value values[VALUES];
 };
 
-/* Begins as the samples of tracepoints do. */
+/* Begins like the samples of tracepoints. */
 struct hit {
-	/* What a tracepoint has before the thread: its id and flags. */
+	/* The part of a tracepoint's record before the thread: its id and flags. */
 	u32 common;
 	u32 tid;
-	/* The number of the probe in 16 bits, and the way. */
+	/* The number of the probe in 16 bits, and of the way. */
 	u64 cookie;
 	u64 values[VALUES];
 };
@@ -40,7 +40,7 @@ MAP(hits_with_stacks, BPF_MAP_TYPE_PERF_EVENT_ARRAY, struct hit);
 
 SEC("uprobe") int fxtrec_probe(void *registers)
 {
-	/* As much of it is written as is put out. */
+	/* Only the part that is output is written. */
 	struct hit hit;
 	struct way *way = memory(&ways);
 	u32 count = 0;

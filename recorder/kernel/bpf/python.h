@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 OR MIT OR GPL-2.0-only */
 /*
- * The Python functions that a thread is in: CPython keeps its frames in lists of its own. User space says where (`pythons.rs`), for the
- * processes that it has seen with an interpreter. Others pay for a look into the map.
+ * The Python functions that a thread is in: CPython keeps its frames in its own lists. User space provides the offsets (`pythons.rs`) for
+ * the processes that it has seen with an interpreter. Other processes cost a map lookup.
  *
- * The lists are the program's memory, and may say anything: each loop is bounded, and a read that fails ends the walk.
+ * The lists are the program's memory, and may contain anything: each loop is bounded, and a failed read ends the walk.
  */
 #ifndef FXTREC_PYTHON_H
 #define FXTREC_PYTHON_H
@@ -13,15 +13,15 @@
 /* Whether Python functions are walked. */
 CHOICE(walks_python, 0);
 
-/* How many threads of a process are looked through for the one that runs. */
+/* How many threads of a process are searched for the running one. */
 #define MOST_THREADS 64
 
-/* Where glibc on x86-64 keeps the values of the first keys of a thread, two words each; what is found there is checked. */
+/* Where glibc on x86-64 stores the values of the first keys of a thread, two words each; the result is checked. */
 #define FIRST_VALUES 0x310
 #define VALUE_BYTES 16
 #define FEW_KEYS 32
 
-/* Where one version of CPython has what, as the process has mapped it. */
+/* The layout of one version of CPython, as the process has mapped it. */
 struct python {
 	u64 interpreter; /* the address of the main interpreter's address */
 	u64 key; /* the address of the key by which threads find their state; 0 if it is not known */
@@ -54,7 +54,7 @@ static inline u64 word_at(u64 address)
 	return word;
 }
 
-/* What pthread_self() returns in the thread that runs; 0 where that is not known. */
+/* The value of pthread_self() in the running thread; 0 if unknown. */
 static inline u64 own_pthread(void)
 {
 #if defined(__TARGET_ARCH_x86)
@@ -64,7 +64,7 @@ static inline u64 own_pthread(void)
 #endif
 }
 
-/* The interpreter's state of the thread that runs; 0 if none is found. */
+/* The interpreter's state of the running thread; 0 if none is found. */
 static inline u64 state_of_thread(struct python *python)
 {
 	u64 self = own_pthread(), state;
@@ -89,13 +89,13 @@ static inline u64 state_of_thread(struct python *python)
 	return 0;
 }
 
-/* A word of the copy of a frame. */
+/* A word of the copied frame. */
 static inline u64 part_of(u8 *frame, u64 at)
 {
 	return *(u64 *)(frame + (at & (FRAME_BYTES - 1)));
 }
 
-/* Puts the Python functions of the thread that runs behind so many bytes of stacks. Returns how many bytes there are then. */
+/* Appends the Python functions of the running thread after this many bytes of stacks. Returns the new number of bytes. */
 static inline u64 walk_python(struct scratch *own, u64 bytes)
 {
 	struct sample *sample = &own->sample;
@@ -126,7 +126,7 @@ static inline u64 walk_python(struct scratch *own, u64 bytes)
 		}
 		struct python_frame *to = (void *)(sample->frames + bytes) + at * sizeof(*to);
 		code = part_of(own->frame, python->code) & ~(u64)7;
-		/* Without a branch, which the kernel would follow both ways in each round. */
+		/* Branch-free, since the verifier would follow both branches in each iteration. */
 		code |= ((u64)own->frame[python->entry & (FRAME_BYTES - 1)] - python->least_entry) >> 63 ^ IS_ENTRY;
 		to->code = code;
 		to->instruction = part_of(own->frame, python->instruction);
@@ -135,7 +135,7 @@ static inline u64 walk_python(struct scratch *own, u64 bytes)
 	}
 	if (frame && sample->python == WHOLE)
 		sample->python = DEEPER;
-	/* As a number that the kernel does not know: else it would follow what comes next for each length. */
+	/* As a number that the verifier does not know: otherwise it would check the following code for each length. */
 	u64 length = *(volatile u32 *)&sample->python_frames;
 	return bytes + length_or_zero(length * sizeof(struct python_frame), PYTHON_FRAMES * sizeof(struct python_frame));
 }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT OR GPL-2.0-only
 /*
- * Which request to a disk a CPU completes, who made it, and when the disk got it. requests.rs describes the rules.
+ * The disk request that a CPU completes, the thread that submitted it, and when the disk got it. requests.rs describes the rules.
  */
 #include "hash.h"
 #include "origins.h"
@@ -11,24 +11,24 @@ LICENSE;
 
 #define REQUEST_BITS 10
 
-/* Whether the kernel reports when a request begins, or only when one is queued. */
+/* Whether the kernel reports the beginning of a request, or only when it is queued. */
 CHOICE(knows_begins, 0);
 
-/* What the kernel wants of a disk: the lower byte of the flags. A request that has no data is for the flush that comes with it. */
+/* The operation: the lower byte of the flags. A request without data belongs to the flush that comes with it. */
 #define REQ_OP_MASK 0xff
 #define REQ_OP_FLUSH 2
 #define REQ_FUA (1 << 17)
 #define REQ_PREFLUSH (1 << 18)
 
-/* In place of an operation: a flush, and then a write. */
+/* In place of an operation: a flush, followed by a write. */
 #define FLUSH_AND_WRITE 0x100
 
-/* A request by its address, which many have one after the other. One place may be of several, the last has it. */
+/* A request by its address, which is reused. Several requests may share a slot; the last one owns it. */
 struct request_note {
 	u64 whose;
 	u64 started;
 	u64 issued;
-	/* When it began by the kernel's clock, where no tracepoint tells. */
+	/* When it began by the kernel's clock, if no tracepoint reports it. */
 	u32 kernel_time;
 	u32 bytes;
 	u32 flags;
@@ -49,7 +49,7 @@ static inline bool is_about(struct request_note *note, u64 address, struct reque
 {
 	if (!is_of(note->whose, address))
 		return false;
-	/* One that was made a part of another ends without a word, and its place is used again. */
+	/* A request that is merged into another ends without an event, and its memory is reused. */
 	return chosen(knows_begins) || (request->start_time_ns && note->kernel_time == (u32)request->start_time_ns);
 }
 
@@ -86,8 +86,8 @@ static inline struct request *request_in(u64 *args)
 }
 
 /*
- * block_rq_insert(request), before that: the thread that queues a request has made it. But a worker may queue it again for another thread,
- * and only the kernel's own time of the request shows whether it is still the same.
+ * block_rq_insert(request), on older kernels: the thread that queues a request submitted it. But a worker may queue it again for another
+ * thread, and only the kernel's own time of the request shows whether it is still the same.
  */
 SEC("tp_btf") int fxtrec_insert(u64 *args)
 {
@@ -104,7 +104,7 @@ SEC("tp_btf") int fxtrec_insert(u64 *args)
 	return 0;
 }
 
-/* block_rq_issue(request): the driver gets it. */
+/* block_rq_issue(request): the driver receives it. */
 SEC("tp_btf") int fxtrec_issue(u64 *args)
 {
 	struct request *request = request_in(args);
@@ -120,7 +120,7 @@ SEC("tp_btf") int fxtrec_issue(u64 *args)
 	return 0;
 }
 
-/* Whether an interrupt runs that may complete requests, and wakes others for nothing else meanwhile; which one, if so. */
+/* The running interrupt, if it is one that may complete requests and that wakes threads for no other reason. */
 static inline struct completed *completed_in(struct origins *own)
 {
 	if (own->hard)
@@ -148,19 +148,19 @@ SEC("tp_btf") int fxtrec_complete(u64 *args)
 		disk = number_of(((struct request___5_16 *)request)->rq_disk);
 	else
 		disk = number_of(request->q->disk);
-	/* The kernel reports the end of one that comes with a flush more than once. */
+	/* The kernel reports the end of a request with a flush more than once. */
 	if (is_about(note, address, request) && (!note->is_done || note->flags & (REQ_FUA | REQ_PREFLUSH))) {
 		started = note->started;
 		issued = note->issued;
 		bytes = note->bytes;
 		flags = note->flags;
 		barrier();
-		/* A request of another CPU may take the place at any time. */
+		/* A request of another CPU may take the slot at any time. */
 		if (*(volatile u64 *)&note->whose == known) {
 			issuer = sender_of(known);
 			note->is_done = (u32)args[2] >= request->__data_len;
 			if (flags & REQ_PREFLUSH) {
-				/* The disk never gets one without data: another one flushes for it, and has ended just now. */
+				/* A request without data never reaches the disk: another request flushes for it, and has just ended. */
 				bool is_flush = completed->operation == REQ_OP_FLUSH + 1 && completed->disk == disk;
 
 				operation = bytes ? FLUSH_AND_WRITE : REQ_OP_FLUSH;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 OR MIT OR GPL-2.0-only */
-/* A sample of where a thread is, which is made in memory of its CPU and then put into a ring. */
+/* A sample of where a thread is, which is filled in per-CPU memory and then put into a ring. */
 #ifndef FXTREC_SAMPLE_H
 #define FXTREC_SAMPLE_H
 
@@ -10,12 +10,12 @@
 /* The most of a kernel stack, and of a user stack: no more than the kernel's default for `perf_event_max_stack`. */
 #define KERNEL_BYTES (64 * 8)
 #define USER_BYTES (127 * 8)
-/* The most frames of Python functions, with those that mark where a C function's begin. */
+/* The maximum number of frames of Python functions, including those that mark where a C function's frames begin. */
 #define PYTHON_FRAMES 64
-/* The most bytes of such a frame that are read, a power of two. */
+/* The maximum number of bytes of such a frame that are read, a power of two. */
 #define FRAME_BYTES 128
 
-/* In the place of the length of a user stack, or of its number: the thread has no program. */
+/* In place of the length of a user stack, or of its number: the thread has no program. */
 #define NO_PROGRAM (-2147483648ll)
 
 /* Which stack it is. */
@@ -42,7 +42,7 @@ struct python_frame {
 	u64 instruction;
 };
 
-/* Of the program, where it entered the kernel. */
+/* Registers of the program when it entered the kernel. */
 struct user_registers {
 	u64 instruction;
 	u64 stack;
@@ -105,7 +105,7 @@ struct counts_of_stacks {
 MEMORY(missing, struct counts_of_stacks);
 MAP(samples, BPF_MAP_TYPE_RINGBUF, struct sample);
 
-/* Where this CPU makes samples, of the kind that the map is for. */
+/* The memory in which this CPU builds samples of the kind in `map`. */
 static inline struct scratch *own_scratch(void *map)
 {
 	u32 zero = 0;
@@ -120,21 +120,21 @@ static inline void count_no_room(void)
 	__sync_fetch_and_add(&counts->no_room, 1);
 }
 
-/* How many bytes of a stack were walked: what is negative is an error. The kernel is to see the bound of this very register. */
+/* How many bytes of a stack were walked; a negative value is an error. The verifier must see the bound of this very register. */
 static inline u64 length_or_zero(u64 length, const u64 most)
 {
 	asm("if %0 <= %1 goto +1\n%0 = 0" : "+r"(length) : "i"(most));
 	return length;
 }
 
-/* Puts the sample into the ring, with so many bytes of stacks. */
+/* Puts the sample into the ring, with this many bytes of stacks. */
 static inline void put_sample(struct sample *sample, u64 bytes)
 {
 	if (bpf_ringbuf_output(&samples, sample, __builtin_offsetof(struct sample, frames) + bytes, BPF_RB_NO_WAKEUP))
 		count_no_room();
 }
 
-/* Those from which a stack is walked, of those that the kernel keeps. */
+/* The registers that unwinding starts from, out of those that the kernel saves. */
 static inline void copy_registers(struct user_registers *to, struct pt_regs *kept)
 {
 #if defined(__TARGET_ARCH_x86)

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT OR GPL-2.0-only
 /*
- * Who is in scope: the programs on the beginning of a thread's life, and on that of a cgroup's. Since Linux 5.12: they change words by
- * atomic operations, and look at what was there.
+ * The scope: the programs on the creation of threads and of cgroups. Since Linux 5.12: they change words by atomic operations, and read the
+ * old value.
  */
 #include "lane.h"
 #include "scope.h"
@@ -9,11 +9,10 @@
 LICENSE;
 
 /*
- * task_newtask(child, flags): the child of a thread in scope is in scope, and no other is. Its parent runs.
+ * task_newtask(child, flags): the child of a thread in scope is in scope; no other child is. Its parent is running.
  *
- * This says all about the child's id: what an earlier owner left there is overwritten, and nothing that comes later belongs to an
- * earlier owner. The kernel lets go of a task long after it gave the id to another, so that sched_process_free would take the bit
- * away from that other.
+ * This fully determines the state of the child's id: the state of an earlier owner is overwritten, and no later event belongs to an earlier
+ * owner. The kernel frees a task long after its id was reused, so sched_process_free would clear the bit of the new owner.
  */
 SEC("tp_btf") int fxtrec_newtask(u64 *args)
 {
@@ -24,7 +23,7 @@ SEC("tp_btf") int fxtrec_newtask(u64 *args)
 
 	if (!is_set(of_maker, maker)) {
 		__sync_fetch_and_and(word, ~bit);
-		/* fxtrec may have put both in scope since the first look, and have found the child's bit set. */
+		/* fxtrec may have put both in scope since the first read, and have found the child's bit set. */
 		if (!is_set(of_maker, maker))
 			return 0;
 	}
@@ -32,7 +31,7 @@ SEC("tp_btf") int fxtrec_newtask(u64 *args)
 	return 0;
 }
 
-/* Of which hierarchy the cgroups are that are meant. */
+/* The hierarchy of the selected cgroups. */
 CHOICE(hierarchy, 0);
 
 static inline void put(struct groups *all, u64 *table, u64 id)
@@ -47,8 +46,8 @@ static inline void put(struct groups *all, u64 *table, u64 id)
 }
 
 /*
- * cgroup_mkdir(cgroup, path), before anybody sees it: where its parent says so it is in
- * scope, and so are its children. For others the bell is rung.
+ * cgroup_mkdir(cgroup, path), before the cgroup is visible: if it matches according to its parent, it is in scope, and so are its children.
+ * For other cgroups, the doorbell is rung.
  */
 SEC("tp_btf") int fxtrec_mkdir(u64 *args)
 {

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 OR MIT OR GPL-2.0-only */
 /*
- * Which threads are reported, when not all: those of a set (scope.rs), or those of processes in some cgroups (groups.rs).
+ * Which threads are reported, if not all: the threads of a set (scope.rs), or of processes in some cgroups (groups.rs).
  */
 #ifndef FXTREC_SCOPE_H
 #define FXTREC_SCOPE_H
@@ -13,25 +13,25 @@
 #define GROUPS_BITS 14
 #define GROUPS (1 << GROUPS_BITS)
 
-/* Two sets of numbers of cgroups; 0 for none. */
+/* Two sets of cgroup ids; 0 for an empty slot. */
 struct groups {
 	u64 members[GROUPS + PROBES];
-	/* Those whose new children are in scope. */
+	/* Cgroups whose new children are in scope. */
 	u64 parents[GROUPS + PROBES];
-	/* How many cgroups were made, and for how many there was no place. */
+	/* How many cgroups were created, and for how many there was no room. */
 	u64 made;
 	u64 full;
 };
 
 MEMORY(groups, struct groups);
 
-/* Where a number is looked for first in one of the tables. */
+/* The slot where the search for an id in a table begins. */
 static inline u64 *place_of_group(u64 *table, u64 id)
 {
 	u64 place = (u32)(id * MIX) >> (32 - GROUPS_BITS);
 	u64 *first;
 
-	/* For a verifier that does not see it. */
+	/* For a verifier that cannot derive this. */
 	as_made(place);
 	first = &table[place & (GROUPS - 1)];
 	as_made(first);
@@ -58,7 +58,7 @@ enum scope {
 	ALL,
 	THREADS,
 	CGROUPS,
-	/* Those of a user (owner.h), which may be a condition in addition to another. */
+	/* The threads of a user (owner.h), which may be combined with another condition. */
 	OWNED,
 };
 

@@ -8,7 +8,7 @@
 /* Ids of threads stay below the kernel's PID_MAX_LIMIT. */
 #define TIDS (4 * 1024 * 1024)
 
-/* The word of a set of threads that has the bit of this one. */
+/* The word with this thread's bit in a set of threads. */
 static inline u64 *word_of(void *set, u32 tid)
 {
 	u64 *words = memory(set);

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT OR GPL-2.0-only
 /*
- * Where threads block, who wakes them, and where they run: the program on switches, for where no other notes who waits, and those that
- * take the stack of the thread that runs. stacks/mod.rs describes the whole.
+ * Where threads block, their wakers, and where they run: the program on switches, used if no other program notes waiting threads, and the
+ * programs that record the running thread's stack. stacks/mod.rs describes the design.
  */
 #include "descriptors.h"
 #include "notes.h"
@@ -9,23 +9,23 @@
 
 LICENSE;
 
-/* A divisor of every page size: what is in one such block is there or not. */
+/* A divisor of every page size: the memory of one such block is either present as a whole or not at all. */
 #define BLOCK 4096
-/* So many are copied at most, the first of them in part: the kernel has 32 KiB for each CPU's part of a map's value. */
+/* The maximum number of blocks to copy, the first of them partly: the kernel has 32 KiB for each CPU's part of a map's value. */
 #define MOST_BLOCKS 7
 
-/* How much of a program's stack is copied where frame pointers lead on: enough for functions of libraries without them between the
- * kernel and the program's own. Else a block. */
+/* How much of a program's stack is copied if frame pointers lead further: enough for functions of libraries without them between the kernel
+ * and the program's own. Else a block. */
 #define FEW_BYTES 512
-/* A stack with less is not taken for one that frame pointers lead through. */
+/* A smaller stack is assumed not to be walked correctly by frame pointers. */
 #define FEW_FRAMES (4 * 8)
-/* How far from the top of the stack a frame may be for its address to be taken for one. */
+/* How far from the top of the stack a frame may be for its address to be considered valid. */
 #define FAR (1 << 20)
 
-/* How many blocks are copied; 0 for what most programs need. */
+/* How many blocks are copied; 0 for the default, which suffices for most programs. */
 CHOICE(blocks, 0);
 
-/* Samples of wakers and of clocks are made elsewhere: one program may interrupt the other. */
+/* Samples of wakers and of clocks are filled elsewhere: one program may interrupt the other. */
 MAP(scratch_of_wakes, BPF_MAP_TYPE_PERCPU_ARRAY, struct scratch);
 MAP(scratch_of_clocks, BPF_MAP_TYPE_PERCPU_ARRAY, struct scratch);
 
@@ -34,33 +34,34 @@ SEC("tp_btf") int fxtrec_stacks(u64 *args)
 {
 	struct task_struct *prev = (void *)args[1], *next = (void *)args[2];
 
-	/* Both have the same time: looking at the clock is half of what a switch costs that is not told of. */
+	/* Both have the same time: reading the clock is half the cost of a switch without a record. */
 	note_waits(args, prev, next, bpf_ktime_get_ns());
 	return 0;
 }
 
-/* Copies so much of the program's stack to the end of the sample; false if it is not there. */
+/* Copies this much of the program's stack to the end of the sample; false if it is not in memory. */
 static inline bool copy_stack(struct sample *sample, u64 bytes, u64 length, u64 from)
 {
 	return bpf_probe_read_user(sample->frames + bytes, length, (void *)from) == 0;
 }
 
-/* As far as the end of the block that the address is in. */
+/* Up to the end of the block that contains the address. */
 static inline u64 rest_of_block(u64 address)
 {
 	return BLOCK - (address & (BLOCK - 1));
 }
 
-/* Copies what most programs need. Returns how many bytes of stacks there are then. */
+/* Copies as much as most programs need. Returns the new number of bytes of stacks. */
 static inline u64 copy_little(struct sample *sample, u64 bytes, u64 frames)
 {
 	u64 top = sample->registers.stack, length = FEW_BYTES;
 
-	/* Few frames, or a register that is no address of a frame: frame pointers lead nowhere. Interpreters of Python are without them. */
+	/* Few frames, or a register that is not the address of a frame: frame pointers lead nowhere. Python interpreters are built without
+	 * them. */
 	if (frames < FEW_FRAMES || sample->python_frames || sample->registers.frame - top >= FAR)
 		length = BLOCK;
 	if (!copy_stack(sample, bytes, length, top)) {
-		/* Behind the end of the page there may be nothing. */
+		/* There may be nothing after the end of the page. */
 		u64 rest = rest_of_block(top);
 
 		if (rest >= length || !copy_stack(sample, bytes, rest, top))
@@ -71,7 +72,7 @@ static inline u64 copy_little(struct sample *sample, u64 bytes, u64 frames)
 	return bytes + length;
 }
 
-/* Copies the blocks at the top of the program's stack one after the other, until one is not there. */
+/* Copies the blocks at the top of the program's stack one after the other, until one is not in memory. */
 static inline u64 copy_blocks(struct sample *sample, u64 bytes)
 {
 	u64 from = sample->registers.stack, length = rest_of_block(from);
@@ -88,7 +89,7 @@ static inline u64 copy_blocks(struct sample *sample, u64 bytes)
 	return bytes;
 }
 
-/* The user part of a sample of the thread that runs: its frames, its registers, and the top of its stack. */
+/* The user part of the running thread's sample: its frames, its registers, and the top of its stack. */
 static inline u64 take_user_part(void *context, struct scratch *own, u64 bytes)
 {
 	struct sample *sample = &own->sample;
@@ -105,7 +106,7 @@ static inline u64 take_user_part(void *context, struct scratch *own, u64 bytes)
 }
 
 /*
- * Whether the interrupt came while the thread of the sample runs, and before it was in its program again: then its registers are others.
+ * Whether the interrupt occurred while the sample's thread runs, and before it returned to its program: after that its registers differ.
  */
 static inline bool is_in_wait(struct sample *sample)
 {
@@ -118,7 +119,7 @@ static inline bool is_in_wait(struct sample *sample)
 	return now.instruction == sample->registers.instruction && now.stack == sample->registers.stack;
 }
 
-/* sched_exit_tp(is_switch) or irq_work_entry(vector): the scheduler is done, and the thread that came in has its memory. */
+/* sched_exit_tp(is_switch) or irq_work_entry(vector): the scheduler has finished, and the memory of the incoming thread is in use. */
 SEC("tp_btf") int fxtrec_stacks_u(u64 *args)
 {
 	struct scratch *own = own_scratch(&scratch);
@@ -138,7 +139,7 @@ SEC("tp_btf") int fxtrec_stacks_u(u64 *args)
 	return 0;
 }
 
-/* The stack of the thread that runs as a sample, and into the ring. */
+/* Writes the stack of the running thread as a sample into the ring. */
 static inline void put_own_stack(void *context, void *map, enum sample_kind kind, u32 woken, u64 since, u64 until)
 {
 	struct scratch *own = own_scratch(map);
@@ -162,7 +163,7 @@ static inline void put_own_stack(void *context, void *map, enum sample_kind kind
 	put_sample(sample, take_user_part(context, own, length_or_zero(sample->kernel, KERNEL_BYTES)));
 }
 
-/* sched_waking(task): somebody ends a wait, maybe a long one. The sample is of who does. */
+/* sched_waking(task): a wait ends, perhaps a long one. The sample is of the waker. */
 SEC("tp_btf") int fxtrec_stacks_w(u64 *args)
 {
 	struct task_struct *task = (void *)args[0];
@@ -179,10 +180,10 @@ SEC("tp_btf") int fxtrec_stacks_w(u64 *args)
 	return 0;
 }
 
-/* A sample of a perf event that counts time: who runs, and where. */
+/* A sample of a perf event that counts time: the running thread, and where it is. */
 SEC("perf_event") int fxtrec_stacks_c(void *context)
 {
-	/* Idle is nobody. */
+	/* The idle task does not count. */
 	if ((u32)bpf_get_current_pid_tgid() == 0)
 		return 0;
 	u64 now = bpf_ktime_get_ns();

@@ -5,8 +5,8 @@
 #include "fxtrec.h"
 
 /*
- * `sched_switch`: the state of the outgoing thread. Who is about to wake it may have changed what
- * the task says by then; whether it is in a run queue does not change before it has left the CPU.
+ * `sched_switch`: the state of the outgoing thread. A waker may already have changed the task's state; whether the task is in a run queue
+ * does not change before it has left the CPU.
  */
 static inline u64 state_of(u64 *args, struct task_struct *prev)
 {
@@ -18,7 +18,7 @@ static inline u64 state_of(u64 *args, struct task_struct *prev)
 		state = prev->__state;
 	else
 		state = ((struct task_struct___5_13 *)prev)->state;
-	/* The bits that tell why a task does not run. Who wakes it sets another one first. */
+	/* The bits for why a task does not run. A waker sets another bit first. */
 	if (state & 0xff)
 		return state;
 	return prev->on_rq ? 0 : TASK_INTERRUPTIBLE;

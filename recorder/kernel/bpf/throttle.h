@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 OR MIT OR GPL-2.0-only */
 /*
- * Which threads quotas hold back: what is reported about a thread that begins to wait, is switched in, or is moved.
+ * The threads that quotas hold back: the records for a thread that begins to wait, is switched in, or is moved.
  *
- * Since Linux 6.18 the kernel marks each thread that a quota takes off its queue, and that is reported when it is switched out.
- * Before, it takes the queue off the CPU, and says nothing to the threads on it: one may have waited long before, and through
- * several periods. So there, the throttled time of its queue so far is reported at both ends of every wait, and for both queues of
- * a move; the difference is how long the thread was. For queues that were never throttled, which are most, nothing is reported.
+ * Since Linux 6.18 the kernel marks each thread that a quota takes off its queue; the mark is reported when the thread is switched out.
+ * Older kernels take the whole queue off the CPU without notifying its threads: a thread may have waited long before, and through several
+ * periods. On these kernels, the throttled time of its queue so far is reported at both ends of every wait, and for both queues of a move;
+ * the difference is how long the thread was throttled. For queues that were never throttled, which are most, nothing is reported.
  */
 #ifndef FXTREC_THROTTLE_H
 #define FXTREC_THROTTLE_H
@@ -13,10 +13,10 @@
 #include "lane.h"
 #include "state.h"
 
-/* Whether throttling is told. */
+/* Whether throttling is reported. */
 CHOICE(tells_throttles, 0);
 
-/* How many groups upwards are looked at for a quota that is used up. */
+/* The maximum number of parent groups that are searched for a used-up quota. */
 #define LEVELS 8
 
 static inline bool marks_tasks(void)
@@ -24,7 +24,7 @@ static inline bool marks_tasks(void)
 	return exists(((struct task_struct *)0)->throttled);
 }
 
-/* Whether quotas are for the thread, which only queues do not know: by its kernel priority. */
+/* Whether quotas apply to the thread, by its kernel priority; queues do not show that. */
 static inline bool is_fair(struct task_struct *task)
 {
 	return marks_tasks() || (u32)(task->prio - 100) < 40;
@@ -41,7 +41,7 @@ static inline bool has_history(struct cfs_rq *queue)
 	return queue->throttled_clock_self_time | queue->throttled_clock_self;
 }
 
-/* For how long the queue was throttled so far, with a time that goes on, by the clock of the queue in `near`. */
+/* How long the queue has been throttled so far, including the current period, by the clock of the queue in `near`. */
 static inline u64 queue_time(struct cfs_rq *queue, struct cfs_rq *near)
 {
 	u64 since = queue->throttled_clock_self, kept = 0;
@@ -59,7 +59,7 @@ static inline u64 cgroup_of(struct cfs_rq *queue)
 	return queue->tg->css.cgroup->kn->id;
 }
 
-/* Tells whose quota keeps the thread from running on. */
+/* Reports whose quota keeps the thread from running. */
 static inline void tell_throttled(struct event *event, struct task_struct *task)
 {
 	struct cfs_rq *queue = task->se.cfs_rq;
@@ -98,7 +98,7 @@ static inline void tell_throttled(struct event *event, struct task_struct *task)
 	event->head++;
 }
 
-/* The same of a thread that goes out, if a quota keeps it. */
+/* The same for an outgoing thread, if a quota keeps it from running. */
 static inline void check_goes_out(struct event *event, u64 *args, struct task_struct *prev)
 {
 	if (!chosen(tells_throttles))
@@ -111,7 +111,7 @@ static inline void check_goes_out(struct event *event, u64 *args, struct task_st
 	}
 }
 
-/* The same of a thread that is woken. */
+/* The same for a thread that is woken. */
 static inline void check_is_woken(struct event *event, struct task_struct *task)
 {
 	if (chosen(tells_throttles) && !marks_tasks() && unlikely(has_history(task->se.cfs_rq)))
@@ -131,7 +131,7 @@ static inline void tell_wait(struct event *event, struct task_struct *task, stru
 	event->head++;
 }
 
-/* Tells for how long the queue was throttled so far that the thread leaves, if it ever was. */
+/* Reports how long the queue that the thread leaves was throttled so far, if ever. */
 static inline void check_wait(struct event *event, struct task_struct *task)
 {
 	struct cfs_rq *queue;
@@ -140,7 +140,7 @@ static inline void check_wait(struct event *event, struct task_struct *task)
 		return;
 	queue = task->se.cfs_rq;
 	if (marks_tasks()) {
-		/* A time that goes on is no time of a thread that comes in. */
+		/* A current period does not concern an incoming thread. */
 		u64 kept = queue->throttled_clock_self_time;
 
 		if (unlikely(kept))
@@ -152,17 +152,17 @@ static inline void check_wait(struct event *event, struct task_struct *task)
 	}
 }
 
-/* Tells the same of the queue on this CPU that the thread is moved to, behind the record of the move. */
+/* Reports the same for the queue on this CPU that the thread is moved to, after the record of the move. */
 static inline void tell_new_queue(struct event *event, struct task_struct *task, u32 cpu)
 {
 	struct cfs_rq *queue;
 
 	if (!chosen(tells_throttles) || marks_tasks())
 		return;
-	/* Where a task would begin whose queue is the one of that CPU. */
+	/* The address of an imaginary task whose queue field is the queue of that CPU. */
 	queue = as_task((void *)(task->sched_task_group->cfs_rq + cpu) - offset_of(struct task_struct, se.cfs_rq))->se.cfs_rq;
 	if (has_history(queue) && is_fair(task))
-		/* The clock of the other CPU may be late. */
+		/* The clock of the other CPU may be behind. */
 		tell_wait(event, task, queue, queue_time(queue, task->se.cfs_rq), cpu, FLAG_OF_QUEUES | FLAG_FIRST);
 }
 

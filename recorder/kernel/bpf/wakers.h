@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 OR MIT OR GPL-2.0-only */
 /*
- * Which thread runs, and whether an interrupt does: the kernel counts nested interrupts, at a place that differs between machines, and
- * that not every kernel lets a program get at directly. interrupts.rs lists the ways; the loader takes the first that the kernel accepts.
+ * Which thread runs, and whether an interrupt does: the kernel counts nested interrupts in a place that differs between machines, and not
+ * every kernel lets programs access it directly. interrupts.rs lists the ways; the loader uses the first one that the kernel accepts.
  */
 #ifndef FXTREC_WAKERS_H
 #define FXTREC_WAKERS_H
@@ -11,23 +11,24 @@
 enum interrupts_by {
 	/* No task is named as a waker, rather than the wrong one. */
 	NOTHING,
-	/* A variable of each CPU (x86). */
+	/* A per-CPU variable (x86). */
 	VARIABLE,
-	/* The same, beside the run queue, to which the task that runs leads: as if a task were there; by a copy; by copies all the way. */
+	/* The same variable next to the run queue, which is found from the current task: by a cast to a task; with a copy for the last step; with
+	 * copies for all steps. */
 	CAST,
 	LAST_COPIED,
 	ALL_COPIED,
-	/* The task that runs. */
+	/* The current task. */
 	TASK,
 };
 
 CHOICE(interrupts_by, NOTHING);
-/* From the beginning of the variable, or from the CPU's run queue, to the count. */
+/* The offset of the count from the beginning of the variable, or from the CPU's run queue. */
 CHOICE(count_at, 0);
-/* The part of the count that says that an interrupt runs. */
+/* The part of the count that shows that an interrupt runs. */
 CHOICE(interrupt_bits, 0);
 
-/* Who runs. Linux 5.10 has no call for the task. */
+/* Who runs. Linux 5.10 has no call that returns the task. */
 static inline u32 current_tid(void)
 {
 	if (chosen(interrupts_by) == CAST || chosen(interrupts_by) == LAST_COPIED || chosen(interrupts_by) == TASK)
@@ -35,7 +36,7 @@ static inline u32 current_tid(void)
 	return bpf_get_current_pid_tgid();
 }
 
-/* Who runs, and the part of the count of interrupts that says whether one does. */
+/* The running thread, and the part of the interrupt count that shows whether an interrupt runs. */
 static inline u32 current_or_interrupt(u32 *in_interrupt)
 {
 	u32 tid = current_tid(), count = 0;
@@ -45,7 +46,7 @@ static inline u32 current_or_interrupt(u32 *in_interrupt)
 	} else if (chosen(interrupts_by) == CAST) {
 		struct rq *run_queue = bpf_get_current_task_btf()->se.cfs_rq->rq;
 
-		/* Where a task would begin whose id is the count. */
+		/* The address of an imaginary task whose id field is the count. */
 		count = as_task((void *)run_queue + (s64)chosen(count_at) - offset_of(struct task_struct, pid))->pid;
 	} else if (chosen(interrupts_by) == LAST_COPIED) {
 		void *run_queue = bpf_get_current_task_btf()->se.cfs_rq->rq;
@@ -64,7 +65,7 @@ static inline u32 current_or_interrupt(u32 *in_interrupt)
 	return tid;
 }
 
-/* The flags of the thread that runs, where the kernel has no call for the task itself. */
+/* The flags of the running thread, on kernels without a call that returns the task. */
 static inline u32 current_flags(void)
 {
 	u32 flags = 0;
@@ -76,12 +77,12 @@ static inline u32 current_flags(void)
 #define WAKERS (64 * 1024)
 
 /*
- * Who is waking whom: where the program on the beginning of a wake-up leaves it for the one on its completion.
+ * Wakers: the program on the beginning of a wake-up notes the waker for the program on its completion.
  *
- * A wake-up begins where the waker runs, and may be completed by an interrupt on another CPU. In between, no
- * other wakeup of the same thread can begin, and the kernel's own hand-over puts the two in order. A
- * thread's place is found by the lower bits of its id; should two threads that are being woken at once share
- * it, the earlier one's waker is not known. A place says whom it is about, so it is never the other's.
+ * A wake-up begins on the waker's CPU, and may be completed by an interrupt on another CPU. In between, no other wake-up of the same thread
+ * can begin, and the kernel's own hand-over orders the two. A thread's slot is found by the lower bits of its id; if two threads that are
+ * being woken at the same time share it, the waker of the earlier one is unknown. A slot contains the thread's id, so a note is never
+ * attributed to another thread.
  *
  *   bits 0 to 30    the id of the woken
  *   bit 31          whether an interrupt does it
@@ -92,8 +93,8 @@ MEMORY(wakers, u64);
 #define TOLD_ORIGINS 1024
 
 /*
- * What the interrupt is about that wakes somebody, from the beginning of the wake-up to its completion. The place is found by the lower
- * bits of the id of the woken, and says who that is, as those of wakers do.
+ * The cause of the interrupt that wakes a thread, from the beginning of the wake-up to its completion. The slot is found by the lower bits
+ * of the woken thread's id, and contains the id, as for wakers.
  */
 struct told_origin {
 	u64 what;

@@ -1,14 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 OR MIT OR GPL-2.0-only */
 /*
- * Whose something of the kernel is, by its address: the address without what all have alike, 42 bits of it, and the id of the thread, which
- * has 22, are stored at once.
+ * The thread that a kernel object belongs to, by the object's address: the address (42 bits, without the bits that all addresses share) and
+ * the thread id (22 bits) are stored at once.
  */
 #ifndef FXTREC_WHOSE_H
 #define FXTREC_WHOSE_H
 
 #include "fxtrec.h"
 
-/* The address as a number: the kernel lets no program calculate with what it knows as a pointer, but for this. */
+/* The address as a number: otherwise the verifier allows no arithmetic on a known pointer. */
 static inline u64 number_of(const void *pointer)
 {
 	u64 number = (u64)pointer;

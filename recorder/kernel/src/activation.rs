@@ -1,6 +1,6 @@
-//! Sockets that the starter of this process has made for it: the protocol of systemd's sd_listen_fds(3).
+//! Sockets that the parent of this process has created for it: the protocol of systemd's sd_listen_fds(3).
 //!
-//! Three variables describe them. They are meant for the process whose id is in `LISTEN_PID`, and not for its children, which inherit the
+//! Three variables describe them. They are meant for the process whose id is in `LISTEN_PID`, not for its children, which inherit the
 //! variables.
 //!
 //! ```text
@@ -20,10 +20,10 @@ use nix::sys::socket::{
 /// The first descriptor that is passed.
 const FIRST: RawFd = 3;
 
-/// No service manager passes more.
+/// No service manager passes more descriptors.
 const MOST: RawFd = 64;
 
-/// Whether they were already taken: each descriptor has one owner.
+/// Whether they were already returned: each descriptor has one owner.
 static TAKEN: AtomicBool = AtomicBool::new(false);
 
 /// A socket that was passed.
@@ -34,10 +34,10 @@ pub struct Passed {
     pub socket: OwnedFd,
 }
 
-/// The sockets that were passed to this process; none on a second call. Must be called before anything else is opened.
+/// The sockets that were passed to this process; empty on a second call. Must be called before anything else is opened.
 ///
 /// # Errors
-/// If the variables are malformed, or a descriptor that they describe does not exist.
+/// When the variables are malformed, or a descriptor that they describe does not exist.
 pub fn take() -> io::Result<Vec<Passed>> {
     let variable = |name: &str| std::env::var(name).ok();
     let names = told(variable, std::process::id())?;
@@ -45,11 +45,11 @@ pub fn take() -> io::Result<Vec<Passed>> {
         return Ok(Vec::new());
     }
     let take = |(raw, name): (RawFd, String)| {
-        // Children must not inherit it.
+        // Children must not inherit the descriptor.
         // SAFETY: the call takes numbers and no memory, and fails with EBADF if this number is not a descriptor.
         Errno::result(unsafe { libc::fcntl(raw, libc::F_SETFD, libc::FD_CLOEXEC) })?;
-        // SAFETY: the descriptor is open, as was just seen. The parent opened it for this process, as LISTEN_PID says, and nothing else was
-        // opened before, so nothing in this process owns it; and `TAKEN` ensures that it is taken only once.
+        // SAFETY: the descriptor is open, as just checked. The parent opened it for this process, according to LISTEN_PID, and nothing else
+        // was opened before, so nothing in this process owns it; and `TAKEN` ensures that it is returned only once.
         let socket = unsafe { OwnedFd::from_raw_fd(raw) };
         Ok(Passed { name, socket })
     };
@@ -74,7 +74,7 @@ fn told(variable: impl Fn(&str) -> Option<String>, own: u32) -> io::Result<Vec<S
 /// Checks that this is a Unix socket of this kind that accepts connections.
 ///
 /// # Errors
-/// If it is not; the error says what it is.
+/// When it is of another kind; the error describes it.
 pub fn check(socket: &OwnedFd, kind: SockType) -> io::Result<()> {
     let wrong = |why: String| Err(io::Error::new(io::ErrorKind::InvalidInput, why));
     let address: SockaddrStorage = getsockname(socket.as_raw_fd())?;
@@ -126,7 +126,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_listening_socket_of_the_kind_is_told() {
+    fn what_is_no_listening_socket_of_the_kind_is_reported() {
         let folder = tempfile::tempdir().expect("a folder");
         let listener = UnixListener::bind(folder.path().join("one")).expect("a socket").into();
         check(&listener, SockType::Stream).expect("it is one");

@@ -14,18 +14,18 @@ impl Bell {
     /// A bell that has not been rung.
     ///
     /// # Errors
-    /// What eventfd(2) returns.
+    /// Errors of eventfd(2).
     pub fn new() -> io::Result<Bell> {
         let event = EventFd::from_flags(EfdFlags::EFD_CLOEXEC | EfdFlags::EFD_NONBLOCK)?;
         Ok(Bell(Arc::new(event)))
     }
 
     pub fn ring(&self) {
-        // The write can only fail because the counter is full; then it is readable already.
+        // The write can only fail because the counter is full; in that case it is already readable.
         let _ = self.0.write(1);
     }
 
-    /// Makes the descriptor unreadable until the bell is rung again. Call this before looking for the work.
+    /// Makes the descriptor unreadable until the bell is rung again. Call this before checking for the work.
     pub fn answer(&self) {
         // An error means that the bell was not rung.
         let _ = self.0.read();

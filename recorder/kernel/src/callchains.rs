@@ -7,7 +7,7 @@
 //!   a clock          running thread, with its stack (option)    --+
 //! ```
 //!
-//! The kernel takes a stack each time a thread is switched out to block: whether the wait is long becomes known only later, here. The
+//! The kernel records a stack each time a thread is switched out to block: whether the wait is long becomes known only later, here. The
 //! program's part is walked by frame pointers alone, and no stack memory is copied.
 //!
 //! A thread may be switched in on another CPU than the one it was switched out on, so records are processed in the order of their times, up
@@ -64,7 +64,7 @@ fn refused(what: &'static str) -> impl Fn(io::Error) -> CallchainError {
     move |error| CallchainError::Refused { what, error }
 }
 
-/// What the records of an event are about.
+/// The subject of an event's records.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Event {
     Out,
@@ -137,7 +137,7 @@ struct Places {
 struct CpuChains {
     ring: Ring,
     events: Vec<OwnedFd>,
-    /// Time of the last record: losses were after it.
+    /// Time of the last record: losses occurred after it.
     last: Nanos,
 }
 
@@ -152,13 +152,13 @@ pub struct CallchainStacks {
     most_frames: usize,
     over: Nanos,
     waits: FxHashMap<Tid, Wait>,
-    /// Records that older ones may still precede.
+    /// Records that older records may still precede.
     seen: Vec<Seen>,
     code: io::Result<CodeRecords>,
     missing: Missing,
 }
 
-/// The offset of a four-byte field; if there is none, the largest number, where nothing can be read.
+/// The offset of a four-byte field; if there is none, the largest number, at which nothing can be read.
 fn place(format: &Format, name: &str) -> usize {
     format.find(name).filter(|field| field.size == 4).map_or(usize::MAX, |field| field.offset)
 }
@@ -251,7 +251,7 @@ impl CallchainStacks {
         Ok(())
     }
 
-    /// Stops recording; what is in the rings stays readable.
+    /// Stops recording; the content of the rings stays readable.
     pub fn detach(&mut self) {
         for event in self.cpus.iter().flat_map(|cpu| &cpu.events) {
             // An event whose CPU went offline has stopped anyway.
@@ -310,7 +310,7 @@ impl CallchainStacks {
                 Some(sample(SampleKind::Cpu, (tid, pid), (time, time), chain))
             }
             What::Lost(count) => {
-                // A thread may have been switched in and out again unseen: its wait would seem too long.
+                // A thread may have been switched in and out again unseen: its wait would appear too long.
                 self.missing.no_room += count;
                 self.missing.given_up += self.waits.len() as u64;
                 self.waits.clear();
@@ -326,12 +326,12 @@ impl CallchainStacks {
         }
     }
 
-    /// Why there are no records of the code of processes, if so.
+    /// Why there are no records of the code of processes, if there are none.
     pub fn without_code(&self) -> Option<&io::Error> {
         self.code.as_ref().err()
     }
 
-    /// What is missing: records for which a ring had no room, and waits that were therefore given up.
+    /// Missing data: records for which a ring had no room, and waits that were therefore dropped.
     pub fn missing(&self) -> Missing {
         self.missing
     }
@@ -429,7 +429,7 @@ fn seen(
     Some(Seen { time, what })
 }
 
-/// Parses the two parts of a stack; a word before each part says which one it is.
+/// Parses the two parts of a stack; a word before each part identifies it.
 fn chain(front: &mut Front<'_>, most_frames: usize) -> Option<Chain> {
     let count = usize::try_from(front.double()?).ok()?;
     if count > front.0.len() / size_of::<u64>() {
@@ -599,7 +599,7 @@ mod tests {
             let what = What::Wakes { tid: Tid(50), pid: Pid(50), woken: tid, chain: chain(None) };
             Seen { time: Nanos(time), what }
         };
-        // As from three rings: in no order.
+        // As if read from three rings: in no particular order.
         stacks.seen =
             vec![comes(1300), wakes(1020), comes(1050), out(1000), out(1100), wakes(1290)];
         let mut found = Vec::new();

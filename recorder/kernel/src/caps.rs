@@ -1,4 +1,4 @@
-//! The capabilities of the recorder that decide what it may do.
+//! The capabilities of the recorder, which determine its permissions.
 
 use std::fmt;
 use std::io;
@@ -10,13 +10,13 @@ use super::sys::Sys;
 /// A capability that opens something the recorder needs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Capability {
-    /// Reads what other users may not, such as tracefs.
+    /// Reads files that other users may not read, such as those of tracefs.
     DacReadSearch,
     /// Locks memory beyond the limits: larger rings.
     IpcLock,
     /// Looks into other users' processes.
     SysPtrace,
-    /// Mounts tracefs; before Linux 5.8 also stands for `Perfmon` and `Bpf`, and still includes both.
+    /// Mounts tracefs; before Linux 5.8 it also represented `Perfmon` and `Bpf`, and it still includes both.
     SysAdmin,
     /// Gives threads real-time priority and negative nice values.
     SysNice,
@@ -119,16 +119,16 @@ impl Capabilities {
     }
 }
 
-/// Drops every capability of this thread for good. For a process with a single thread.
+/// Drops every capability of this thread permanently. For a process with a single thread.
 ///
 /// # Errors
-/// What capset(2) returns.
+/// Errors of capset(2).
 pub fn give_up_all() -> io::Result<()> {
     /// `_LINUX_CAPABILITY_VERSION_3`: capabilities have 64 bits.
     const VERSION: u32 = 0x2008_0522;
     // The version, and this thread.
     let head = [VERSION, 0];
-    // Effective, permitted and inheritable ones, the lower half of each and then the upper.
+    // Effective, permitted and inheritable ones: the lower halves of all three, then the upper halves.
     let none = [0_u32; 6];
     // SAFETY: both point to the number of words that the kernel reads in this version; nothing is written.
     let result = unsafe { libc::syscall(libc::SYS_capset, head.as_ptr(), none.as_ptr()) };
@@ -136,11 +136,11 @@ pub fn give_up_all() -> io::Result<()> {
     Ok(())
 }
 
-/// Drops the capabilities that this program's file grants to every user who runs it, so that only the user's own rights decide what it may
-/// read. Root keeps its capabilities. For a process that has no other thread yet.
+/// Drops the capabilities that this program's file grants to every user who runs it, so that only the user's own rights determine what it
+/// may read. Root keeps its capabilities. For a process that has no other thread yet.
 ///
 /// # Errors
-/// What capset(2) returns.
+/// Errors of capset(2).
 pub fn give_up_those_of_the_file() -> io::Result<()> {
     if nix::unistd::geteuid().is_root() { Ok(()) } else { give_up_all() }
 }
@@ -150,7 +150,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_sets_of_a_status_file_are_told_apart() {
+    fn the_sets_of_a_status_file_are_distinguished() {
         let status = b"Name:\tx\nCapInh:\tffffffffffffffff\nCapPrm:\t000000c000004004\nCapEff:\t0000004000000004\n";
         let sets = Capabilities::parse(status);
         assert!(sets.has(Capability::Perfmon) && sets.has(Capability::DacReadSearch));

@@ -1,4 +1,4 @@
-//! The names of cgroups: the scheduler's programs know them by number.
+//! The names of cgroups, which the scheduler's programs identify by id.
 
 use std::collections::HashMap;
 use std::os::unix::fs::{DirEntryExt, MetadataExt};
@@ -9,11 +9,11 @@ const MOUNTS_PATH: &str = "/proc/self/mountinfo";
 /// The controller that has the quotas.
 const CONTROLLER: &str = "cpu";
 
-/// How many directories to look at before giving up the search.
+/// How many directories to search at most.
 const MOST_LOOKED_AT: usize = 100_000;
 
-/// The path of the cgroup with this number, below the root of its hierarchy, whose path is `/`. `None` if there is no such cgroup, or it is
-/// not visible.
+/// The path of the cgroup with this id, below the root of its hierarchy, whose path is `/`. `None` if there is no such cgroup, or it is not
+/// visible.
 pub fn path_of(number: u64) -> Option<String> {
     let root = root()?;
     let found = find(&root, number)?;
@@ -21,7 +21,7 @@ pub fn path_of(number: u64) -> Option<String> {
     Some(format!("/{}", below.display()))
 }
 
-/// A cgroup of a process, and the number of the hierarchy that it is in.
+/// A cgroup of a process, and the number of its hierarchy.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Membership {
     /// As in tracepoints (`dst_root`); 0 is the unified hierarchy.
@@ -30,13 +30,13 @@ pub struct Membership {
     pub path: String,
 }
 
-/// The cgroup that identifies the process, while it exists: the one in the hierarchy that has the CPU controller, if that is a hierarchy of
-/// version 1; otherwise the one in the unified hierarchy.
+/// The cgroup that identifies the process, while it exists: the one in the hierarchy of the CPU controller if that is version 1, otherwise
+/// the one in the unified hierarchy.
 pub fn of_process(pid: u32) -> Option<Membership> {
     membership(&std::fs::read(format!("/proc/{pid}/cgroup")).ok()?)
 }
 
-/// Same for the recorder's own process.
+/// The same for the recorder's own process.
 pub fn own() -> Option<Membership> {
     membership(&std::fs::read("/proc/self/cgroup").ok()?)
 }
@@ -107,8 +107,7 @@ fn hierarchy(mounts: &str) -> Option<(Hierarchy, PathBuf)> {
     unified
 }
 
-/// The paths of all cgroups below `root`, by their numbers; the path of `root` itself is `/`. If a hierarchy has very many, only some of
-/// them.
+/// The paths of all cgroups below `root`, by id; the path of `root` itself is `/`. Returns only some of them if there are very many.
 pub fn paths(root: &Path) -> HashMap<u64, String> {
     let mut found = HashMap::new();
     let number = |folder: &Path| folder.metadata().map(|meta| meta.ino());
@@ -173,7 +172,7 @@ mod tests {
     }
 
     #[test]
-    fn a_process_is_told_by_its_cgroup_in_the_hierarchy_of_the_controller() {
+    fn a_process_is_identified_by_its_cgroup_in_the_hierarchy_of_the_controller() {
         let found = |hierarchy, path: &str| Some(Membership { hierarchy, path: path.to_owned() });
         let first = b"4:memory:/m\n3:cpu,cpuacct:/a:b\n1:name=systemd:/s\n0::/u\n";
         assert_eq!(membership(first), found(3, "/a:b"));

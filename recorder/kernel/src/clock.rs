@@ -7,7 +7,7 @@ use nix::time::{ClockId, clock_gettime};
 use crate::units::Nanos;
 
 fn nanos(clock: ClockId) -> u64 {
-    // Neither clock can fail on Linux; zero would only make a quiet CPU hold back a little longer.
+    // Neither clock can fail on Linux; zero would only delay the events of a quiet CPU a little longer.
     let time = clock_gettime(clock).map(std::time::Duration::from).unwrap_or_default();
     u64::try_from(time.as_nanos()).unwrap_or(u64::MAX)
 }
@@ -23,7 +23,7 @@ pub(crate) fn asleep() -> std::time::Duration {
     std::time::Duration::from_nanos(boot.saturating_sub(now().0))
 }
 
-/// By how many nanoseconds the clocks of this process are ahead of the kernel's.
+/// How many nanoseconds the clocks of this process are ahead of the kernel's.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 struct Ahead {
     monotonic: i64,
@@ -66,7 +66,7 @@ const STA_UNSYNC: i32 = 0x40;
 /// The relation of the wall clock to `CLOCK_MONOTONIC` at some moment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct WallClock {
-    /// What must be added to monotonic nanoseconds to get nanoseconds since 1970.
+    /// The offset from monotonic nanoseconds to nanoseconds since 1970.
     pub offset: u64,
     /// How much the wall clock may differ from true time, in nanoseconds: the kernel's estimate from the program that sets it (NTP, PTP),
     /// plus the time between the two readings. `None` if it is not synchronized.
@@ -88,7 +88,7 @@ pub fn wall_clock() -> WallClock {
 
 /// The error that the kernel states for a clock that is synchronized.
 fn synchronized_error() -> Option<u64> {
-    // SAFETY: the type consists of integers, for all of which zero is a value.
+    // SAFETY: the type consists of integers, for which zero is a valid value.
     let mut state: libc::timex = unsafe { std::mem::zeroed() };
     // SAFETY: the kernel writes to `state`, which lives longer than the call. Without a mode, it changes nothing.
     let result = unsafe { libc::adjtimex(&raw mut state) };
@@ -103,7 +103,7 @@ fn synchronized_error() -> Option<u64> {
 struct Offsets {
     wall: i64,
     boot: i64,
-    /// Nanoseconds that the reading took, which is the most that it can be wrong.
+    /// How long the reading took, in nanoseconds, which is its maximum error.
     within: i64,
 }
 
@@ -122,11 +122,11 @@ impl Offsets {
 /// Changes to the clocks of the machine.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct ClockChange {
-    /// For how long the machine was suspended; `CLOCK_MONOTONIC` stood still during that time.
+    /// How long the machine was suspended; `CLOCK_MONOTONIC` stood still during that time.
     pub suspended: Option<Nanos>,
     /// By how many nanoseconds the time of day was set forward, or back.
     pub set_by: Option<i64>,
-    /// What must be added to `CLOCK_MONOTONIC` from now on to get nanoseconds since 1970.
+    /// The offset from `CLOCK_MONOTONIC` to nanoseconds since 1970, from now on.
     pub wall_clock_offset: u64,
 }
 
@@ -145,7 +145,7 @@ impl ClockWatch {
         ClockWatch { last: Offsets::read() }
     }
 
-    /// What has changed since the last report.
+    /// The changes since the last report.
     pub fn look(&mut self) -> Option<ClockChange> {
         self.compare(Offsets::read())
     }
@@ -196,7 +196,7 @@ mod tests {
     }
 
     #[test]
-    fn a_suspended_machine_and_a_time_that_was_set_are_told_apart_and_once() {
+    fn a_suspended_machine_and_a_time_that_was_set_are_distinguished_and_reported_once() {
         let mut watch = ClockWatch { last: at(100 * SECOND, 0, 100) };
         assert_eq!(watch.compare(at(100 * SECOND + 500_000, 300, 100)), None, "less than one ms");
         let slept = watch.compare(at(104 * SECOND, 4 * SECOND, 100)).expect("it was suspended");

@@ -15,7 +15,7 @@ use nix::sys::mman::{MapFlags, ProtFlags, mmap, munmap};
 use crate::procfs::living;
 use crate::symbols::KernelSymbols;
 
-/// A part of a process's memory whose bytes can be run.
+/// A part of a process's memory that can be executed.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ExecutableMapping {
     pub start: u64,
@@ -25,7 +25,7 @@ pub struct ExecutableMapping {
     pub flags: u8,
     /// Where in its file it begins, in bytes.
     pub offset: u64,
-    /// Its device and inode, by which a file is known; `None` when there is no file.
+    /// Its device and inode, which identify a file; `None` if there is no file.
     pub file: Option<(String, u64)>,
     /// The path in the process's view, or the kernel's name, such as `[vdso]`; empty if there is neither.
     pub path: PathBuf,
@@ -37,7 +37,7 @@ impl ExecutableMapping {
         (self.start..self.end).contains(&address)
     }
 
-    /// What it takes, in bytes.
+    /// Its memory use, in bytes.
     pub fn bytes(&self) -> usize {
         const PIECE: usize = 16;
         let device = self.file.as_ref().map_or(0, |(device, _)| device.len() + PIECE);
@@ -45,19 +45,19 @@ impl ExecutableMapping {
     }
 }
 
-/// What is kept of a process's mappings at most, in bytes: a program may have 65 530, with paths of 4 KiB.
+/// The maximum size of a process's mappings that is kept, in bytes: a program may have 65 530, with paths of 4 KiB.
 const MOST_BYTES: usize = 16 << 20;
 
 /// The executable mappings of the process `pid`, by address: only the first ones if there are very many.
 ///
 /// # Errors
-/// When it is gone, or may not be inspected.
+/// When the process has ended, or must not be inspected.
 pub fn executable_mappings(pid: u32) -> io::Result<Vec<ExecutableMapping>> {
     let file = File::open(format!("/proc/{}/maps", living(pid)))?;
     read_mappings(BufReader::new(file), MOST_BYTES)
 }
 
-/// Those in a file `/proc/PID/maps`, as long as they take at most this many bytes.
+/// The mappings in a file `/proc/PID/maps`, up to this total size.
 fn read_mappings(mut file: impl BufRead, most: usize) -> io::Result<Vec<ExecutableMapping>> {
     let (mut found, mut line, mut bytes) = (Vec::new(), Vec::new(), 0);
     while file.read_until(b'\n', &mut line)? > 0 {
@@ -73,13 +73,13 @@ fn read_mappings(mut file: impl BufRead, most: usize) -> io::Result<Vec<Executab
     Ok(found)
 }
 
-/// The executable mappings that a file `/proc/PID/maps` has.
+/// The executable mappings in a file `/proc/PID/maps`.
 pub fn mappings_in(text: &[u8]) -> impl Iterator<Item = ExecutableMapping> {
     let lines = text.split(|&byte| byte == b'\n');
     lines.filter_map(mapping).filter_map(|(is_executable, it)| is_executable.then_some(it))
 }
 
-/// A line of `/proc/PID/maps`, and whether it is of memory whose bytes can be run.
+/// A line of `/proc/PID/maps`, and whether its memory is executable.
 fn mapping(line: &[u8]) -> Option<(bool, ExecutableMapping)> {
     let mut rest = line;
     let mut field = || {
@@ -125,12 +125,12 @@ pub fn listed_as(file: &File) -> io::Result<(String, u64)> {
     unsafe { munmap(at, one.get())? };
     let text = text?;
     let mut mappings = text.split(|&byte| byte == b'\n').filter_map(mapping);
-    // Neighbouring parts of one file are one mapping.
+    // Adjacent parts of one file are one mapping.
     let found = mappings.find(|(_, found)| found.has(start)).and_then(|(_, found)| found.file);
     found.ok_or_else(|| io::ErrorKind::NotFound.into())
 }
 
-/// A part of the kernel's memory with code.
+/// A part of the kernel's memory that contains code.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct KernelModule {
     /// Its name: a module's name, or `kernel`.
@@ -142,7 +142,7 @@ pub struct KernelModule {
     pub build_id: Vec<u8>,
 }
 
-/// The kernel's code: what it is called and where it is.
+/// The kernel's code: names and addresses.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct KernelCode {
     pub modules: Vec<KernelModule>,
@@ -150,7 +150,7 @@ pub struct KernelCode {
 }
 
 impl KernelCode {
-    /// The running kernel's code. A kernel that hides addresses has none.
+    /// The running kernel's code. If the kernel hides addresses, there is none.
     pub fn read(symbols: Arc<KernelSymbols>) -> KernelCode {
         let modules = std::fs::read_to_string("/proc/modules").unwrap_or_default();
         let build_id = |path: &Path| std::fs::read(path).map(|notes| gnu_build_id(&notes).to_vec());
@@ -190,7 +190,7 @@ impl KernelCode {
         code
     }
 
-    /// The function whose code `address` is in: its name, and how far into it.
+    /// The function whose code contains `address`: its name, and the offset in it.
     pub fn symbol(&self, address: u64) -> Option<(&str, u64)> {
         self.symbols.function(address)
     }
@@ -199,7 +199,7 @@ impl KernelCode {
 /// The name of the kernel itself in the list of modules.
 pub const KERNEL: &str = "kernel";
 
-/// The GNU build id among ELF notes; empty for none.
+/// The GNU build id among ELF notes; empty if there is none.
 pub fn gnu_build_id(notes: &[u8]) -> &[u8] {
     const BUILD_ID: u32 = 3;
     let mut rest = notes;

@@ -25,7 +25,7 @@ impl CodeRecords {
     /// Starts recording on all online CPUs.
     ///
     /// # Errors
-    /// What perf_event_open(2) or mmap(2) returns.
+    /// Errors of perf_event_open(2) or mmap(2).
     pub fn open(sys: &dyn Sys) -> io::Result<CodeRecords> {
         let pages = RING_BYTES.next_multiple_of(page_size());
         let mut rings = Vec::new();

@@ -9,7 +9,7 @@ use super::sys::Sys;
 use crate::limits;
 use crate::units::Cpu;
 
-/// Why the list of CPUs is not known.
+/// Why the list of CPUs is unknown.
 #[derive(Debug, Error)]
 #[non_exhaustive]
 pub enum CpusError {
@@ -32,7 +32,7 @@ pub fn online(sys: &dyn Sys) -> Result<Vec<Cpu>, CpusError> {
     read(sys, "/sys/devices/system/cpu/online")
 }
 
-/// The first CPU that runs threads now; CPU 0 if that is not known.
+/// The first CPU that runs threads now; CPU 0 if that is unknown.
 pub fn first_online(sys: &dyn Sys) -> Cpu {
     online(sys).ok().and_then(|cpus| cpus.first().copied()).unwrap_or(Cpu(0))
 }
@@ -47,7 +47,7 @@ pub fn possible(sys: &dyn Sys) -> Result<Vec<Cpu>, CpusError> {
 
 /// Parses a list such as `0-3,5` into ascending numbers; `None` when it is anything else.
 ///
-/// The empty list is what the kernel writes for "none", for example in `offline`.
+/// The kernel writes an empty list for "none", for example in `offline`.
 pub fn parse_list(text: &str) -> Option<Vec<Cpu>> {
     let mut cpus = Vec::new();
     for part in text.trim().split(',').filter(|_| !text.trim().is_empty()) {

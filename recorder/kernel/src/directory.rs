@@ -22,7 +22,7 @@ use nix::unistd::{UnlinkatFlags, geteuid, linkat, unlinkat};
 
 use super::user::Owner;
 
-/// The number of links that the kernel follows in one path.
+/// The maximum number of links that the kernel follows in one path.
 const MOST_LINKS: u32 = 40;
 
 /// How many names are tried for a temporary file.
@@ -79,7 +79,7 @@ pub struct Facts {
     pub has_one_name: bool,
     /// Whether it was removed, or never had a name.
     pub has_no_name: bool,
-    /// The device that it stands for, if it is one.
+    /// The device that it represents, if it is one.
     pub device: u64,
     /// Its length in bytes.
     pub bytes: u64,
@@ -102,7 +102,7 @@ impl Facts {
     /// Facts about an open file.
     ///
     /// # Errors
-    /// What fstat(2) returns.
+    /// Errors of fstat(2).
     pub fn of_file(file: impl AsFd) -> io::Result<Facts> {
         Ok(Facts::of(&fstat(file)?))
     }
@@ -124,7 +124,7 @@ pub struct Directory(Arc<OwnedFd>);
 const LOOK: OFlag = OFlag::O_PATH.union(OFlag::O_CLOEXEC);
 
 impl Directory {
-    /// Walks to the directory `path`. Links on the way are followed only where no untrusted user can have made them.
+    /// Walks to the directory `path`. Follows links on the way only if no untrusted user can have created them.
     ///
     /// # Errors
     /// [`WalkError`].
@@ -134,10 +134,10 @@ impl Directory {
         Directory(Arc::new(here)).walk(path, trusted, &mut links)
     }
 
-    /// Walks on from here, after `links` links were followed.
+    /// Continues the walk from here, after `links` links were followed.
     ///
     /// # Errors
-    /// As for [`Directory::open`].
+    /// The same as for [`Directory::open`].
     pub fn walk(
         &self,
         path: &Path,
@@ -181,7 +181,7 @@ impl Directory {
     /// The link at `name`, if there is one.
     ///
     /// # Errors
-    /// What the system calls return; `None` if nothing is there.
+    /// Errors of the system calls; `None` if nothing is there.
     pub fn link(&self, name: &OsStr) -> io::Result<Option<Link>> {
         // Held, so that the link that is read is the one that was checked.
         let held = match openat(self, name, LOOK | OFlag::O_NOFOLLOW, Mode::empty()) {
@@ -196,10 +196,10 @@ impl Directory {
         Ok(Some(Link { target: readlinkat(&held, "")?, uid: facts.uid }))
     }
 
-    /// Whether only `trusted` users can make names in it.
+    /// Whether only `trusted` users can create names in it.
     ///
     /// # Errors
-    /// What fstat(2) returns.
+    /// Errors of fstat(2).
     pub fn is_private(&self, trusted: Trusted) -> io::Result<bool> {
         let facts = Facts::of_file(self)?;
         Ok(trusted.has(facts.uid) && facts.permissions() & 0o022 == 0)
@@ -210,10 +210,10 @@ impl Directory {
         fstatfs(self).is_ok_and(|system| system.filesystem_type() == PROC_SUPER_MAGIC)
     }
 
-    /// Facts about the file at `name`: a link itself, not its target.
+    /// Facts about the file at `name`; for a link, about the link itself.
     ///
     /// # Errors
-    /// What fstatat(2) returns; `None` when nothing is there.
+    /// Errors of fstatat(2); `None` if nothing is there.
     pub fn look(&self, name: &OsStr) -> io::Result<Option<Facts>> {
         match fstatat(self, name, AtFlags::AT_SYMLINK_NOFOLLOW) {
             Ok(stat) => Ok(Some(Facts::of(&stat))),
@@ -225,7 +225,7 @@ impl Directory {
     /// Holds the file at `name` without opening it, which has no effect on devices and FIFOs. A link is followed in procfs only.
     ///
     /// # Errors
-    /// What openat(2) returns.
+    /// Errors of openat(2).
     pub fn hold(&self, name: &OsStr) -> io::Result<Held> {
         let follow = if self.is_proc() { OFlag::empty() } else { OFlag::O_NOFOLLOW };
         Ok(Held(openat(self, name, LOOK | follow, Mode::empty())?))
@@ -234,7 +234,7 @@ impl Directory {
     /// Opens the file at `name`, which is never a link.
     ///
     /// # Errors
-    /// What openat(2) returns.
+    /// Errors of openat(2).
     pub fn open_file(&self, name: &OsStr, flags: OFlag) -> io::Result<File> {
         let always = OFlag::O_CLOEXEC | OFlag::O_NOFOLLOW | OFlag::O_NOCTTY | OFlag::O_NONBLOCK;
         Ok(openat(self, name, flags | always, Mode::empty())?.into())
@@ -243,24 +243,24 @@ impl Directory {
     /// Creates a file at `name`; fails if something is there.
     ///
     /// # Errors
-    /// What openat(2) returns.
+    /// Errors of openat(2).
     pub fn create(&self, name: &OsStr, flags: OFlag, mode: u32) -> io::Result<File> {
         let always = OFlag::O_CREAT | OFlag::O_EXCL | OFlag::O_NOFOLLOW | OFlag::O_CLOEXEC;
         Ok(openat(self, name, flags | always, Mode::from_bits_truncate(mode))?.into())
     }
 
-    /// Makes a directory at `name`; fails if something is there.
+    /// Creates a directory at `name`; fails if something is there.
     ///
     /// # Errors
-    /// What mkdirat(2) returns.
+    /// Errors of mkdirat(2).
     pub fn make(&self, name: &OsStr) -> io::Result<()> {
         Ok(mkdirat(self, name, Mode::from_bits_truncate(0o777))?)
     }
 
-    /// Renames an entry, and replaces what is at the new name.
+    /// Renames an entry, and replaces an existing entry with the new name.
     ///
     /// # Errors
-    /// What renameat(2) returns.
+    /// Errors of renameat(2).
     pub fn rename(&self, from: &OsStr, to: &OsStr) -> io::Result<()> {
         Ok(renameat(self, from, self, to)?)
     }
@@ -268,7 +268,7 @@ impl Directory {
     /// Swaps two names atomically. `false` if the file system cannot do that.
     ///
     /// # Errors
-    /// What renameat2(2) returns.
+    /// Errors of renameat2(2).
     pub fn exchange(&self, one: &OsStr, other: &OsStr) -> io::Result<bool> {
         match renameat2(self, one, self, other, RenameFlags::RENAME_EXCHANGE) {
             Ok(()) => Ok(true),
@@ -280,15 +280,15 @@ impl Directory {
     /// Removes a name.
     ///
     /// # Errors
-    /// What unlinkat(2) returns.
+    /// Errors of unlinkat(2).
     pub fn remove(&self, name: &OsStr) -> io::Result<()> {
         Ok(unlinkat(self, name, UnlinkatFlags::NoRemoveDir)?)
     }
 
-    /// Removes a name if it is a name of this very file.
+    /// Removes a name if it belongs to this very file.
     ///
     /// # Errors
-    /// What the system calls return; ESTALE if another file is there.
+    /// Errors of the system calls; ESTALE if another file is there.
     pub fn remove_file(&self, name: &OsStr, id: FileId) -> io::Result<()> {
         match self.look(name)? {
             None => Err(Errno::ENOENT.into()),
@@ -300,13 +300,13 @@ impl Directory {
     /// The names in it.
     ///
     /// # Errors
-    /// What opening and reading it returns; it is read through `/proc`.
+    /// Errors of opening and reading it; it is read through `/proc`.
     pub fn names(&self) -> io::Result<Vec<OsString>> {
         let entries = std::fs::read_dir(by_number(self.as_fd().as_raw_fd()))?;
         entries.map(|entry| entry.map(|entry| entry.file_name())).collect()
     }
 
-    /// Makes the names in it survive a power failure, as far as the file system promises that.
+    /// Makes its entries survive a power failure, as far as the file system guarantees that.
     pub fn sync(&self) {
         let flags = OFlag::O_RDONLY | OFlag::O_DIRECTORY | OFlag::O_CLOEXEC;
         if let Ok(readable) = openat(self, ".", flags, Mode::empty()) {
@@ -345,7 +345,7 @@ impl Held {
     /// Facts about the file.
     ///
     /// # Errors
-    /// What fstat(2) returns.
+    /// Errors of fstat(2).
     pub fn facts(&self) -> io::Result<Facts> {
         Facts::of_file(&self.0)
     }
@@ -353,7 +353,7 @@ impl Held {
     /// Opens this very file for writing.
     ///
     /// # Errors
-    /// What open(2) returns.
+    /// Errors of open(2).
     pub fn open_to_write(&self, flags: OFlag) -> io::Result<File> {
         let path = by_number(self.0.as_raw_fd());
         let always = OFlag::O_WRONLY | OFlag::O_CLOEXEC | OFlag::O_NOCTTY;
@@ -372,14 +372,14 @@ pub fn inherited(number: RawFd) -> io::Result<File> {
     if number > 2 && (flags < 0 || flags & libc::FD_CLOEXEC != 0) {
         return Err(Errno::EBADF.into());
     }
-    // SAFETY: it is open, and no code of this process owns or closes inherited descriptors; if it were closed all the same, the call would
+    // SAFETY: it is open, and no code of this process owns or closes inherited descriptors; if it were closed nevertheless, the call would
     // fail.
     let inherited = unsafe { BorrowedFd::borrow_raw(number) };
     Ok(inherited.try_clone_to_owned()?.into())
 }
 
-/// A new file that has no final name until it is put in its place. Nothing remains if it is dropped before that; on file systems that
-/// support files without a name, not even after SIGKILL.
+/// A new file that has no final name until it is moved into place. Nothing remains if it is dropped before that; on file systems that
+/// support unnamed files, not even after SIGKILL.
 #[derive(Debug)]
 pub struct Fresh {
     directory: Directory,
@@ -392,13 +392,13 @@ impl Fresh {
     /// Creates a file in `directory`.
     ///
     /// # Errors
-    /// What openat(2) returns.
+    /// Errors of openat(2).
     pub fn new(directory: &Directory, mode: u32) -> io::Result<Fresh> {
         let unnamed = OFlag::O_TMPFILE | OFlag::O_RDWR | OFlag::O_CLOEXEC;
         let directory = directory.clone();
         match openat(&directory, ".", unnamed, Mode::from_bits_truncate(mode)) {
             Ok(file) => Ok(Fresh { directory, file: file.into(), temporary: None }),
-            // Some file systems do not support this, and some kernels take the flag for another one.
+            // Some file systems do not support this, and some kernels interpret the flag differently.
             Err(Errno::EOPNOTSUPP | Errno::EISDIR | Errno::EINVAL | Errno::ENOENT) => {
                 Fresh::named(&directory, mode)
             }
@@ -410,7 +410,7 @@ impl Fresh {
     /// programs look up its name there.
     ///
     /// # Errors
-    /// What openat(2) returns.
+    /// Errors of openat(2).
     pub fn named(directory: &Directory, mode: u32) -> io::Result<Fresh> {
         let directory = directory.clone();
         let mut file = None;
@@ -425,7 +425,7 @@ impl Fresh {
     /// Names it `name`; fails if something is there.
     ///
     /// # Errors
-    /// What the system calls return; EEXIST if something is there.
+    /// Errors of the system calls; EEXIST if something is there.
     pub fn put_new(&mut self, name: &OsStr) -> io::Result<()> {
         let Some(temporary) = &self.temporary else {
             return link_unnamed(&self.file, &self.directory, name);
@@ -443,10 +443,10 @@ impl Fresh {
         Ok(())
     }
 
-    /// Puts it at `name`, and replaces what is there, if anything. At every moment one of the two files is there.
+    /// Moves it to `name`, and replaces any existing file. At every moment one of the two files is there.
     ///
     /// # Errors
-    /// What the system calls return.
+    /// Errors of the system calls.
     pub fn put_over(&mut self, name: &OsStr) -> io::Result<()> {
         let temporary = self.give_temporary_name()?;
         self.directory.rename(&temporary, name)?;
@@ -454,10 +454,10 @@ impl Fresh {
         Ok(())
     }
 
-    /// Puts it at `name`, and moves the earlier file to `aside`, where it replaces what is there.
+    /// Moves it to `name`, and the earlier file to `aside`, where it replaces any existing file.
     ///
     /// # Errors
-    /// What the system calls return. In that case nothing has changed, unless another file has appeared at `name`: EEXIST.
+    /// Errors of the system calls. In that case nothing has changed, unless another file has appeared at `name`: EEXIST.
     pub fn put_and_move_aside(&mut self, name: &OsStr, aside: &OsStr) -> io::Result<()> {
         let temporary = self.give_temporary_name()?;
         let at = self.directory.clone();
@@ -491,7 +491,7 @@ impl Fresh {
 impl Drop for Fresh {
     fn drop(&mut self) {
         if let Some(temporary) = &self.temporary {
-            // No one needs its contents.
+            // Its contents are not needed.
             let _ = self.directory.remove(temporary);
         }
     }
@@ -612,7 +612,7 @@ mod tests {
     }
 
     #[test]
-    fn links_on_the_way_are_followed_unless_somebody_else_may_have_made_them() {
+    fn links_on_the_way_are_followed_unless_another_user_may_have_made_them() {
         let (folder, _) = folder();
         let at = |name: &str| folder.path().join(name);
         std::fs::create_dir_all(at("real/deep")).expect("room");

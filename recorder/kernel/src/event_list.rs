@@ -1,4 +1,4 @@
-//! Lists tracepoints, and asks the kernel about filters.
+//! Lists tracepoints, and lets the kernel check filters.
 
 use std::io;
 use std::path::PathBuf;

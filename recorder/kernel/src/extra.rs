@@ -1,9 +1,9 @@
 //! Non-scheduler events: user probes and any tracepoint.
 //!
 //! They write into perf's rings. If the scheduler's events are in the same ring, the kernel has put them in order; if these are in lanes,
-//! the times give the order, because both use the same clock. Two events can have the same `common_type` (a tracepoint requested twice with
-//! different filters, or one that the scheduler is recorded with), and perf's own user probes have none at all. So as soon as there is one
-//! such event, every record of the ring begins with the id that the kernel gave to the event that wrote it.
+//! the times give the order, because both use the same clock. Two events can have the same `common_type` (a tracepoint that is requested
+//! twice with different filters, or that is also used to record the scheduler), and perf's own user probes have none. So as soon as there
+//! is one such event, every record of the ring begins with the id that the kernel gave to the event that wrote it.
 
 use std::ffi::CString;
 use std::io;
@@ -36,7 +36,7 @@ pub struct Extra {
     pub what: What,
     /// Whether its samples carry the thread's user stack pointer.
     pub user_stack: bool,
-    /// A condition that the kernel checks before it takes a sample, in its filter language.
+    /// A condition in the kernel's filter language that it checks before it writes a sample.
     pub filter: Option<CString>,
 }
 
@@ -44,14 +44,14 @@ pub struct Extra {
 pub enum What {
     /// The tracepoint with this id.
     Tracepoint(u64),
-    /// The tracepoint with this id, which stands for several events of the list: the 16-bit number at this offset of its samples is the
+    /// The tracepoint with this id, which represents several events of the list: the 16-bit number at this offset of its samples is the
     /// index in the list.
     Shared { tracepoint: u64, number_at: u16 },
     /// Beginnings or ends of system calls; a BPF program may write these instead.
     Calls(Calls),
-    /// Written by a BPF program, which finds the events of all CPUs in `map`. It stands for several events, like a shared tracepoint.
+    /// Written by a BPF program, which finds the events of all CPUs in `map`. It represents several events, like a shared tracepoint.
     Program { map: Arc<OwnedFd>, number_at: u16 },
-    /// Not written by a separate event.
+    /// It is not written by a separate event.
     Elsewhere,
     /// perf's own user probe, which needs no definition and ends with its descriptor.
     Uprobe(Uprobe),
@@ -63,7 +63,7 @@ pub struct Calls {
     /// Its id.
     pub tracepoint: u64,
     pub side: CallSide,
-    /// The numbers of the wanted calls, including those of 32-bit programs; `None` for all.
+    /// The numbers of the requested calls, including those of 32-bit programs; `None` for all.
     pub numbers: Option<Vec<u16>>,
 }
 
@@ -131,7 +131,7 @@ impl Extra {
         }
     }
 
-    /// Finishes after the event of a CPU was opened: sets its filter, and makes it known to its program. Returns its id.
+    /// Completes the setup after the event of a CPU was opened: sets its filter, and registers it with its program. Returns its id.
     pub(super) fn prepare(
         &self,
         sys: &dyn Sys,
@@ -160,7 +160,7 @@ pub struct OpenExtras {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Opened {
     index: ExtraIndex,
-    /// If it stands for several events, the offset of the event's number in its samples.
+    /// If it represents several events, the offset of the event's number in its samples.
     number_at: Option<u16>,
     /// Whether its samples carry the stack pointer.
     pub has_stack: bool,
@@ -223,7 +223,7 @@ mod tests {
         assert_eq!(asked[asked.len() - 5..], expected);
         let identifier = u64::from(b::PERF_SAMPLE_IDENTIFIER);
         assert!(fake.attrs().iter().all(|attr| attr.sample_type & identifier != 0));
-        // The dummy and the scheduler's two come first; the same tracepoint again is distinguished by its id.
+        // The dummy and the scheduler's two are first; the same tracepoint again is distinguished by its id.
         assert_eq!(events.extras.find(3), None);
         let found = |id| events.extras.find(id).and_then(|opened| opened.index(&[]));
         assert_eq!(found(4), Some(ExtraIndex(0)));
@@ -232,7 +232,7 @@ mod tests {
     }
 
     #[test]
-    fn an_event_that_stands_for_several_is_opened_once_and_told_apart_by_its_samples() {
+    fn an_event_that_stands_for_several_is_opened_once_and_distinguished_by_its_samples() {
         let fake = Fake::default();
         let extra = |what| Extra { label: String::new(), what, user_stack: false, filter: None };
         let shared = What::Shared { tracepoint: 21, number_at: 4 };
@@ -249,7 +249,7 @@ mod tests {
     }
 
     #[test]
-    fn a_refused_filter_is_told_from_a_refused_event() {
+    fn a_refused_filter_is_distinguished_from_a_refused_event() {
         let extra = || {
             let filter = Some(c"nonsense".into());
             let label = "a:b".to_owned();

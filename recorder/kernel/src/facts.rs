@@ -1,6 +1,6 @@
-//! What decides whether the kernel lets the recorder work: limits, switches and rights.
+//! The facts that determine whether the kernel permits the recorder to work: limits, settings and rights.
 //!
-//! [`Facts::gather`] reads everything once; [`super::refusal`] explains a refused call with it, and `fxtrec doctor` shows it.
+//! [`Facts::gather`] reads everything once; [`super::refusal`] uses it to explain a refused call, and `fxtrec doctor` prints it.
 
 use std::path::{Path, PathBuf};
 
@@ -9,19 +9,19 @@ use super::namespaces::Namespaces;
 use super::procfs::field;
 use super::sys::Sys;
 
-/// What is known about the machine and the recorder's rights on it.
+/// The facts about the machine and the recorder's rights on it.
 #[derive(Clone, Debug)]
 pub struct Facts {
-    /// The recorder's own executable, for lines that can be pasted into a shell.
+    /// The recorder's own executable, for commands that users can paste into a shell.
     pub binary: PathBuf,
     /// The user whose rights count; 0 is root.
     pub user: u32,
-    /// Capabilities, which hold in the recorder's user namespace.
+    /// Capabilities, which apply in the recorder's user namespace.
     pub capabilities: Capabilities,
     /// Whether the kernel knows `CAP_PERFMON` and `CAP_BPF` (Linux 5.8).
     pub knows_perfmon: bool,
     pub namespaces: Namespaces,
-    /// `kernel.perf_event_paranoid`; `None` when the kernel has no performance events.
+    /// `kernel.perf_event_paranoid`; `None` if the kernel has no performance events.
     pub paranoid: Option<i32>,
     /// `kernel.perf_event_mlock_kb`: KiB of rings per CPU that count against no other limit.
     pub mlock_kib: Option<u64>,
@@ -30,7 +30,7 @@ pub struct Facts {
     pub open_files: Limit,
     /// How far the kernel is locked down.
     pub lockdown: Lockdown,
-    /// Whether a seccomp filter watches the recorder's system calls, as in most containers.
+    /// Whether a seccomp filter checks the recorder's system calls, as in most containers.
     pub seccomp: bool,
 }
 
@@ -39,7 +39,7 @@ pub enum Limit {
     At(u64),
     /// No limit.
     Unlimited,
-    /// `/proc/self/limits` does not say.
+    /// `/proc/self/limits` does not contain it.
     Unknown,
 }
 
@@ -55,13 +55,13 @@ pub enum Lockdown {
 }
 
 impl Facts {
-    /// Reads everything from the machine; what cannot be read counts as missing.
+    /// Reads everything from the machine; values that cannot be read count as missing.
     pub fn gather(sys: &dyn Sys) -> Facts {
         let binary = std::env::current_exe().unwrap_or_else(|_| PathBuf::from("fxtrec"));
         Facts::of(sys, Namespaces::current(), binary)
     }
 
-    /// Same for given namespaces and a given executable.
+    /// The same for given namespaces and a given executable.
     pub fn of(sys: &dyn Sys, namespaces: Namespaces, binary: PathBuf) -> Facts {
         let status = sys.read(Path::new("/proc/self/status")).unwrap_or_default();
         let limits = sys.read(Path::new("/proc/self/limits")).unwrap_or_default();
@@ -92,7 +92,7 @@ impl Facts {
 
     /// Bytes of rings that the recorder may map on `cpus` CPUs; `None` if there is no limit.
     ///
-    /// The kernel counts what exceeds the per-CPU amount against `RLIMIT_MEMLOCK`. It counts nothing with `CAP_IPC_LOCK`, or if
+    /// The kernel counts memory beyond the per-CPU amount against `RLIMIT_MEMLOCK`. It counts nothing with `CAP_IPC_LOCK`, or if
     /// `perf_event_paranoid` is below 0.
     pub fn ring_budget(&self, cpus: usize) -> Option<u64> {
         let free = self.namespaces.initial_user
@@ -151,7 +151,7 @@ mod tests {
     }
 
     #[test]
-    fn a_machine_that_tells_nothing_gives_no_rights() {
+    fn a_machine_that_reports_nothing_gives_no_rights() {
         let namespaces = ordinary_user().namespaces;
         let facts = Facts::of(&Fake::default(), namespaces, PathBuf::new());
         assert!(!facts.may_trace() && !facts.knows_perfmon);

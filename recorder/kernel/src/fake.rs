@@ -52,7 +52,7 @@ pub struct Fake {
 struct FakeEvent {
     cpu: u32,
     attr: perf_event_attr,
-    /// For how long it ran; this grows a little at each read.
+    /// How long it ran; this grows a little at each read.
     enabled: u64,
     fired: u64,
     lost: u64,

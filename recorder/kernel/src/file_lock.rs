@@ -33,10 +33,10 @@ impl fmt::Display for Holder {
     }
 }
 
-/// How often to look for the holder of a lock.
+/// How often to check for the holder of a lock.
 const LOOKS: usize = 20;
 
-/// How long to wait between two looks.
+/// How long to wait between two checks.
 const BETWEEN_LOOKS: Duration = Duration::from_millis(5);
 
 /// Locks a file until its last descriptor is closed. Does nothing if the file system has no locks.
@@ -94,7 +94,7 @@ fn find(locks: &str, file: FileId) -> Option<u32> {
         if on == device {
             return Some(pid);
         }
-        // Some file systems show another device here than in stat(2).
+        // Some file systems show a different device here than in stat(2).
         by_inode = Some(pid);
     }
     by_inode

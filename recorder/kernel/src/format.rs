@@ -1,9 +1,9 @@
 //! A tracepoint's `format` file: where each field lies in a raw sample.
 //!
 //! Offsets and sizes differ between kernels, so the recorder locates every
-//! field by name in this file and knows no constants. The parser is pure: text
+//! field by name in this file and has no constants for them. The parser is pure: text
 //! in, [`Format`] out; [`Tracefs::event_format`](super::tracefs::Tracefs::event_format)
-//! brings the text.
+//! reads the text.
 
 use thiserror::Error;
 
@@ -11,11 +11,11 @@ use thiserror::Error;
 pub struct Format {
     /// The tracepoint's name, without its group.
     pub name: String,
-    /// The number that perf takes as `config` of a tracepoint event.
+    /// The number that perf expects as `config` of a tracepoint event.
     pub id: u64,
-    /// Every field in file order, those common to all tracepoints first.
+    /// Every field in file order; the fields common to all tracepoints are first.
     pub fields: Vec<Field>,
-    /// What follows `print fmt:`: a C format string and its arguments.
+    /// The text after `print fmt:`: a C format string and its arguments.
     pub print_fmt: String,
 }
 
@@ -25,38 +25,38 @@ pub struct Field {
     pub name: String,
     /// Its C type as written, without the array part and without `__data_loc`.
     pub ctype: String,
-    /// Where it begins, in bytes from the start of the raw data.
+    /// Its offset, in bytes from the start of the raw data.
     pub offset: usize,
-    /// How long it is, in bytes. For a field whose content is elsewhere, the length of the locator.
+    /// Its length in bytes. For a field whose content is elsewhere, the length of the locator.
     pub size: usize,
-    /// Whether an integer in it has a sign.
+    /// Whether an integer in it is signed.
     pub signed: bool,
     pub place: Place,
-    /// The declared array length; `None` for a scalar, or when the kernel wrote a name and not a number.
+    /// The declared array length; `None` for a scalar, or if the kernel wrote a name in place of a number.
     pub array_len: Option<usize>,
 }
 
-/// Where a field's content lies.
+/// Where a field's content is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Place {
     Inline,
     /// `__data_loc`: the field holds length (upper half) and offset from the start of the raw data.
     DataLoc,
-    /// `__rel_loc`: same, with the offset counted from the end of the field.
+    /// `__rel_loc`: the same, with the offset counted from the end of the field.
     RelLoc,
 }
 
-/// What is wrong with the text of a `format` file.
+/// The error in the text of a `format` file.
 #[derive(Clone, Debug, Error, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum FormatError {
-    /// A line that must be there is not.
+    /// A required line is missing.
     #[error("the tracepoint's format has no `{0}` line")]
     MissingLine(&'static str),
-    /// A line cannot be understood.
+    /// A line cannot be parsed.
     #[error("cannot parse the line `{0}` of the tracepoint's format")]
     BadLine(String),
-    /// A field that the recorder needs is not there.
+    /// A field that the recorder needs is missing.
     #[error("tracepoint {event} has no field `{field}` on this kernel")]
     NoField {
         event: String,
@@ -96,7 +96,7 @@ impl Format {
         })
     }
 
-    /// The field called `name`, when this kernel has it.
+    /// The field called `name`, if this kernel has it.
     pub fn find(&self, name: &str) -> Option<&Field> {
         self.fields.iter().find(|field| field.name == name)
     }
@@ -104,7 +104,7 @@ impl Format {
     /// The field called `name`.
     ///
     /// # Errors
-    /// [`FormatError::NoField`] when this kernel does not have it.
+    /// [`FormatError::NoField`] if this kernel does not have it.
     pub fn field(&self, name: &str) -> Result<&Field, FormatError> {
         self.find(name).ok_or_else(|| FormatError::NoField {
             event: self.name.clone(),
@@ -149,15 +149,14 @@ impl Field {
         })
     }
 
-    /// The bytes of the field in the raw data of a sample, when the sample is long enough.
+    /// The bytes of the field in the raw data of a sample, if the sample is long enough.
     pub fn bytes<'a>(&self, raw: &'a [u8]) -> Option<&'a [u8]> {
         raw.get(self.offset..self.offset.checked_add(self.size)?)
     }
 
     /// The integer in the field, of 1, 2, 4 or 8 bytes in the machine's byte order.
     ///
-    /// `None` when the sample is too short or the field has another length. An unsigned field of
-    /// 8 bytes keeps its bits.
+    /// `None` if the sample is too short or the field has another length. An unsigned field of 8 bytes keeps its bits.
     pub fn integer(&self, raw: &[u8]) -> Option<i64> {
         let bytes = self.bytes(raw)?;
         Some(match (self.size, self.signed) {
@@ -224,7 +223,7 @@ mod tests {
     }
 
     #[test]
-    fn types_of_several_words_pointers_and_arrays_are_told_from_names() {
+    fn types_of_several_words_pointers_and_arrays_are_distinguished_from_names() {
         let scalar = parsed("field:unsigned long long bytes;\toffset:8;\tsize:8;\tsigned:0;");
         assert_eq!((scalar.ctype.as_str(), scalar.name.as_str()), ("unsigned long long", "bytes"));
         let pointer = parsed("field:const char * filename;\toffset:8;\tsize:8;\tsigned:0;");

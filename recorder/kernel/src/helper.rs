@@ -38,7 +38,7 @@ impl Launcher {
         let thread = std::thread::Builder::new().name("fxtrec-launcher".to_owned());
         let thread = thread.spawn(move || {
             for Request { mut command, reply } in asked {
-                // If the requester is gone, the process ends together with the channel that it was to use.
+                // If the requester has ended, the process ends because its channel is closed.
                 let _ = reply.send(command.spawn());
             }
         })?;
@@ -48,7 +48,7 @@ impl Launcher {
     /// Starts a process.
     ///
     /// # Errors
-    /// What fork(2) or execve(2) return.
+    /// Errors of fork(2) or execve(2).
     pub fn spawn(&self, mut command: Command) -> io::Result<Child> {
         let parent = std::process::id();
         // SAFETY: between fork and exec only sigaction(2), prctl(2) and getppid(2) are called, which may be; nothing is

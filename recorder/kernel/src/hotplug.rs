@@ -1,7 +1,7 @@
-//! The kernel's messages about CPUs that come and go.
+//! The kernel's messages about CPU hotplug.
 //!
-//! When a CPU goes offline its perf events stop for good: they neither hang up nor fail, and do not start again with the CPU. Comparing
-//! lists of CPUs does not reveal a CPU that was offline for less than the time between two looks. So this listens to the kernel's messages
+//! When a CPU goes offline, its perf events stop permanently: they neither hang up nor fail, and do not start again with the CPU. Comparing
+//! lists of CPUs does not reveal a CPU that was offline for less than the time between two checks. So this listens to the kernel's messages
 //! about devices (`NETLINK_KOBJECT_UEVENT`), with a filter in the kernel that passes those about CPUs:
 //!
 //! ```text
@@ -10,7 +10,7 @@
 //! ```
 //!
 //! There are none in a separate user namespace, and none about CPUs that are taken down while the machine sleeps. So the list is still
-//! compared once a second, and where messages may be missing every CPU is suspected.
+//! compared once a second, and if messages may be missing, every CPU is checked.
 
 use std::io::{self, ErrorKind};
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
@@ -23,25 +23,25 @@ use crate::units::Cpu;
 /// How often the list of CPUs is compared.
 const INTERVAL: Duration = Duration::from_secs(1);
 
-/// The clocks with and without the time asleep are not read at the same moment.
+/// The clocks with and without suspended time are not read at the same moment.
 const ASLEEP: Duration = Duration::from_millis(100);
 
-/// Room for the part of a message that is of interest; the rest is cut off.
+/// Room for the relevant part of a message; the rest is cut off.
 const MESSAGE_BYTES: usize = 256;
 
-/// The multicast group of the kernel's own messages; udev's are in another.
+/// The multicast group of the kernel's own messages; udev uses another.
 const KERNEL_GROUP: u32 = 1;
 
-/// Which CPUs may have been offline since the last look.
+/// The CPUs that may have been offline since the last check.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Suspects {
     These(Vec<Cpu>),
-    /// Not known which.
+    /// Any CPU is suspect.
     All,
 }
 
 impl Suspects {
-    /// Whether the CPU is one of them.
+    /// Whether the CPU may have been offline.
     pub fn contains(&self, cpu: Cpu) -> bool {
         match self {
             Suspects::These(cpus) => cpus.contains(&cpu),
@@ -50,10 +50,10 @@ impl Suspects {
     }
 }
 
-/// Watches CPUs come and go.
+/// Watches CPU hotplug.
 #[derive(Debug)]
 pub struct Hotplug {
-    /// `None` where the kernel sends nothing.
+    /// `None` if the kernel sends no messages.
     socket: Option<OwnedFd>,
     looked: Instant,
     asleep: Duration,
@@ -74,7 +74,7 @@ impl Hotplug {
         self.socket.as_ref().map(AsFd::as_fd)
     }
 
-    /// The CPUs to look at; `None` if it is not time to look.
+    /// The CPUs to check; `None` if it is not time to check.
     pub fn look(&mut self) -> Option<Suspects> {
         let heard = self.hear();
         let is_time = self.looked.elapsed() >= INTERVAL;
@@ -161,7 +161,7 @@ fn attach_filter(socket: BorrowedFd<'_>) -> io::Result<()> {
         libc::sock_filter { code: ret, jt: 0, jf: 0, k: 0 },
     ];
     let filter = libc::sock_fprog { len: program.len() as u16, filter: program.as_mut_ptr() };
-    // SAFETY: the kernel copies the option's value, and the program that it points to, whose length it says.
+    // SAFETY: the kernel copies the option's value, and the program that it points to, whose length is part of it.
     let result = unsafe {
         libc::setsockopt(
             socket.as_raw_fd(),
@@ -225,7 +225,7 @@ mod tests {
     fn after_the_machine_slept_every_cpu_is_suspected() {
         let mut hotplug = Hotplug::watch(&Fake::default().with_device_messages());
         let Some(before) = hotplug.asleep.checked_sub(ASLEEP * 2) else {
-            // The machine never slept: pretend that it was awake for longer than its clocks say.
+            // The machine never slept: pretend that it was awake for longer than its clocks show.
             hotplug.looked -= INTERVAL;
             assert_eq!(hotplug.look(), Some(Suspects::These(Vec::new())));
             return;

@@ -36,7 +36,7 @@ impl Inherited {
         Inherited([Resource::RLIMIT_NOFILE, Resource::RLIMIT_MEMLOCK].map(Limit::now))
     }
 
-    /// Gives the process `pid` these limits. A process that is gone needs none.
+    /// Gives the process `pid` these limits. A process that has ended needs none.
     pub fn give_to(self, pid: u32) {
         let Ok(pid) = libc::pid_t::try_from(pid) else { return };
         for Limit { resource, soft, hard } in self.0.into_iter().flatten() {
@@ -68,7 +68,7 @@ pub fn remedy_or<'a>(usual: &'a str, error: &io::Error) -> &'a str {
     }
 }
 
-/// Raises the limit of locked memory as far as permitted. Returns whether it is higher now.
+/// Raises the limit of locked memory as far as permitted. Returns whether the limit was raised.
 pub fn raise_locked_memory() -> bool {
     const LOCKED: Resource = Resource::RLIMIT_MEMLOCK;
     let Some(Limit { soft, hard, .. }) = Limit::now(LOCKED) else { return false };

@@ -54,8 +54,8 @@ fn timer() -> io::Result<Timer> {
     Ok(Timer::new(ClockId::CLOCK_MONOTONIC, SigEvent::new(to))?)
 }
 
-/// Makes calls that may close descriptors that others sent. If a call waits, it is interrupted after a moment, provided that the kernel
-/// gave this thread a timer.
+/// Makes calls that may close descriptors that other processes sent. If a call waits, it is interrupted after a moment, provided that the
+/// kernel gave this thread a timer.
 pub fn interrupted<T>(act: impl FnOnce() -> T) -> T {
     set(MOST);
     let done = act();
@@ -73,7 +73,7 @@ fn set(interval: Duration) {
     });
 }
 
-/// Tells the kernel to refuse descriptors sent to this socket, and to those accepted from it. Older kernels do not support this.
+/// Tells the kernel to refuse descriptors sent to this socket, and to sockets accepted from it. Older kernels do not support this.
 pub fn refuse_descriptors(socket: BorrowedFd<'_>) {
     let off: c_int = 0;
     let size = size_of::<c_int>() as libc::socklen_t;
@@ -84,7 +84,7 @@ pub fn refuse_descriptors(socket: BorrowedFd<'_>) {
     };
 }
 
-/// A socket whose close takes only a moment, whatever is unread in it.
+/// A socket whose close takes only a moment, even if it has unread data.
 #[derive(Debug)]
 pub struct BriefClose(ManuallyDrop<OwnedFd>);
 
@@ -102,7 +102,7 @@ impl AsFd for BriefClose {
 
 impl Drop for BriefClose {
     fn drop(&mut self) {
-        // SAFETY: nothing uses it after this.
+        // SAFETY: the descriptor is not used after this.
         interrupted(|| unsafe { ManuallyDrop::drop(&mut self.0) });
     }
 }
@@ -143,7 +143,7 @@ mod tests {
         let read = interrupted(|| stream::receive_without_descriptors(&ours, &mut [0; 8]));
         assert_eq!(read.expect("something came"), 1);
         let _far = send();
-        // A child that another test has just forked may still have it, so this can only check that the call returns.
+        // Another test may have forked a child that still has the descriptor, so this can only check that the call returns.
         drop(BriefClose::from(ours));
     }
 

@@ -16,7 +16,7 @@ pub struct Machine {
 }
 
 impl Machine {
-    /// Asks the running kernel; missing answers stay empty.
+    /// Queries the running kernel; missing answers stay empty.
     pub fn current() -> Machine {
         let text = |name: &OsStr| name.to_string_lossy().into_owned();
         nix::sys::utsname::uname()
@@ -29,14 +29,14 @@ impl Machine {
     }
 }
 
-/// How often the machine has switched between threads since it booted, if the kernel reports it.
+/// The number of context switches since boot, if the kernel reports it.
 pub fn switches(sys: &dyn Sys) -> Option<u64> {
     let counts = sys.read(Path::new("/proc/stat")).ok()?;
     let counts = String::from_utf8_lossy(&counts).into_owned();
     counts.lines().find_map(|line| line.strip_prefix("ctxt ")?.trim().parse().ok())
 }
 
-/// Whether the kernel is a real-time one (`PREEMPT_RT`), which runs soft interrupts in threads.
+/// Whether it is a real-time kernel (`PREEMPT_RT`), which runs soft interrupts in threads.
 pub fn is_realtime(sys: &dyn Sys) -> bool {
     let version = sys.read(Path::new("/proc/version")).unwrap_or_default();
     let mut words = version.split(u8::is_ascii_whitespace);
@@ -52,8 +52,8 @@ pub fn version(release: &str) -> Option<(u32, u32)> {
 /// Whether a program on `sched_set_need_resched_tp` is safe in a kernel of this release.
 ///
 /// Since Linux 7.0 the kernel enters an RCU read section before it checks whether the program is already running, and when it leaves that
-/// section it may request a switch: then the program runs again, and so on until the stack is full. Before, a program that is already
-/// running is skipped outside of the section. A kernel whose release is unknown is not trusted.
+/// section it may request a switch: then the program runs again, and so on until the stack is full. Older kernels skip a program that is
+/// already running outside of that section. A kernel whose release is unknown is not trusted.
 pub fn may_watch_requests(release: &str) -> bool {
     version(release).is_some_and(|version| version < (7, 0))
 }

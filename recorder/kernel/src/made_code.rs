@@ -1,4 +1,4 @@
-//! Code that is not in a file: what a program compiles itself, and the vDSO, which the kernel maps into every program.
+//! Code that is not in a file: code that a program compiles itself, and the vDSO, which the kernel maps into every program.
 //!
 //! For perf, runtimes list compiled functions in `/tmp/perf-PID.map`: a line for each function with its address, its size and its
 //! name. PID is the process's own view of its id, and `/tmp` is its own. Any user may write there, so a file is accepted only if it is a
@@ -29,7 +29,7 @@ const BEYOND_32_BITS: u64 = 1 << 32;
 /// Holds the map of the functions that a process has compiled.
 ///
 /// # Errors
-/// If the process is gone, or has no trustworthy map.
+/// If the process has ended, or has no trustworthy map.
 pub fn map(pid: u32) -> io::Result<Regular> {
     let process = Folder::of(pid)?;
     let status = process.read("status")?;
@@ -83,7 +83,7 @@ pub fn own_vdso() -> Option<Vec<u8>> {
 /// empty once the process has ended, or has executed another.
 ///
 /// # Errors
-/// If the process is gone, may not be inspected, or has no such mapping.
+/// If the process has ended, may not be inspected, or has no such mapping.
 pub fn memory_of(pid: u32, mapping: &ExecutableMapping) -> io::Result<OwnedFd> {
     let process = Folder::of(pid)?;
     let memory = process.open("mem")?;

@@ -36,7 +36,7 @@ pub enum ProcView {
     Own,
     /// One in between: an ancestor of the recorder's, but not the initial one.
     Between,
-    /// One that the recorder is not in, or `/proc` cannot be read.
+    /// A namespace that the recorder is not in, or `/proc` cannot be read.
     Foreign,
 }
 
@@ -66,7 +66,7 @@ impl Namespaces {
     }
 }
 
-/// What is read from the machine; everything else follows from it.
+/// The values that are read from the machine; everything else follows from them.
 #[derive(Clone, Debug, Default)]
 struct Observed {
     own_pid: u32,
@@ -187,7 +187,7 @@ mod tests {
     }
 
     #[test]
-    fn a_proc_between_the_host_and_the_recorder_is_told_apart() {
+    fn a_proc_between_the_host_and_the_recorder_is_distinguished() {
         let between = Observed {
             own_pid: 2,
             pid_inode: Some(4_026_532_300),
@@ -200,7 +200,7 @@ mod tests {
     }
 
     #[test]
-    fn a_proc_that_shows_somebody_else_is_foreign() {
+    fn a_proc_that_shows_another_user_is_foreign() {
         for status in [status("71"), status(""), b"".to_vec()] {
             let seen = Observed { status, pid_inode: None, ..host() }.judge();
             assert_eq!((seen.proc_view, seen.initial_pid), (ProcView::Foreign, false));

@@ -1,6 +1,6 @@
-//! Reports to the parent of this process what it does: the protocol of systemd's sd_notify(3).
+//! Reports the state of this process to its parent: the protocol of systemd's sd_notify(3).
 //!
-//! systemd wants to know when a service is ready. `fxtrec daemon` needs to know more about the recorder that it starts. It gets that in
+//! systemd needs to know when a service is ready. `fxtrec daemon` needs to know more about the recorder that it starts. It receives that in
 //! fxtrec's own variables, which begin with `X_` as that page requires, one in each message.
 
 use std::ffi::OsStr;
@@ -11,10 +11,10 @@ use std::os::unix::net::{SocketAddr, UnixDatagram};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-/// The variable that says where to: a path, or `@` and an abstract name.
+/// The variable with the destination: a path, or `@` and an abstract name.
 pub const NOTIFY_VARIABLE: &str = "NOTIFY_SOCKET";
 
-/// The same for a recorder that another fxtrec has started. It comes first, and leaves systemd's variable to a COMMAND.
+/// The same for a recorder that another fxtrec has started. It takes precedence, and leaves systemd's variable to a COMMAND.
 pub const OWN_NOTIFY_VARIABLE: &str = "FXTREC_NOTIFY_SOCKET";
 
 /// Whether another fxtrec listens.
@@ -22,7 +22,7 @@ pub fn is_for_fxtrec() -> bool {
     std::env::var_os(OWN_NOTIFY_VARIABLE).is_some()
 }
 
-/// The longest message, in bytes: a path and the name of a variable. Longer texts are cut.
+/// The longest message, in bytes: a path and the name of a variable. Longer texts are truncated.
 pub const MOST_BYTES: usize = libc::PATH_MAX as usize + 64;
 
 /// The variables by which systemd requests watchdog messages: how often, in microseconds, and from which process.
@@ -37,18 +37,18 @@ const NO_SNAPSHOT: &[u8] = b"X_FXTREC_NO_SNAPSHOT=";
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Notice {
     Ready,
-    /// A sign of life.
+    /// A watchdog message.
     Alive,
     /// A requested snapshot was written to this file.
     Snapshot(PathBuf),
     /// The same for a snapshot of a trigger.
     Fired(PathBuf),
-    /// A requested snapshot was not written, and why.
+    /// A requested snapshot was not written, and the reason.
     NoSnapshot(String),
 }
 
 impl Notice {
-    /// The message as sent. systemd takes each line for a variable, so line breaks become blanks.
+    /// The message as sent. systemd treats each line as a variable, so line breaks become blanks.
     pub fn to_bytes(&self) -> Vec<u8> {
         let mut message = match self {
             Notice::Ready => READY.to_vec(),
@@ -62,7 +62,7 @@ impl Notice {
         message
     }
 
-    /// The other way round; `None` for what fxtrec does not send.
+    /// The reverse; `None` for messages that fxtrec does not send.
     pub fn from_bytes(message: &[u8]) -> Option<Notice> {
         if message == READY {
             return Some(Notice::Ready);
@@ -89,17 +89,17 @@ pub fn watchdog() -> Option<Duration> {
     watchdog_of(&micros.ok()?, pid.as_deref())
 }
 
-/// Without a process it is meant for each that has the variable.
+/// Without a process id, it is meant for any process that has the variable.
 fn watchdog_of(micros: &str, pid: Option<&str>) -> Option<Duration> {
     let is_meant = pid.is_none_or(|pid| pid == std::process::id().to_string());
     let every = Duration::from_micros(micros.parse::<u64>().ok()?) / 3;
     (is_meant && !every.is_zero()).then_some(every)
 }
 
-/// Sends the message if a receiver is configured. Does not wait for a listener who does not read.
+/// Sends the message if a receiver is configured. Does not wait for a listener that does not read.
 ///
 /// # Errors
-/// What socket(2) or sendto(2) return.
+/// Errors of socket(2) or sendto(2).
 pub fn tell(notice: &Notice) -> io::Result<()> {
     match std::env::var_os(OWN_NOTIFY_VARIABLE).or_else(|| std::env::var_os(NOTIFY_VARIABLE)) {
         Some(address) => send(&address, notice),
@@ -113,7 +113,7 @@ fn send(address: &OsStr, notice: &Notice) -> io::Result<()> {
         None => SocketAddr::from_pathname(address)?,
     };
     let socket = UnixDatagram::unbound()?;
-    // fxtrec waits for systemd only with the message that a service is ready; for other messages, it does not wait.
+    // fxtrec waits for systemd only when it reports that a service is ready, not for other messages.
     socket.set_nonblocking(*notice != Notice::Ready)?;
     socket.send_to_addr(&notice.to_bytes(), &address).map(drop)
 }
@@ -123,7 +123,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn whoever_listens_at_a_path_or_name_is_told() {
+    fn anyone_who_listens_at_a_path_or_name_is_reported() {
         let folder = tempfile::tempdir().expect("a folder");
         let path = folder.path().join("ready");
         let listener = UnixDatagram::bind(&path).expect("a socket");

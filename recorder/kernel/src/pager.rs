@@ -1,4 +1,4 @@
-//! Shows a long text page by page, as git does: text that does not fit on the terminal goes to another program.
+//! Shows a long text page by page, like git: text that does not fit on the terminal is passed to another program.
 //!
 //! ```text
 //!   text -> held until the screen is full -+- ended before: all to the terminal, no program is started
@@ -33,10 +33,10 @@ struct Room {
     columns: usize,
 }
 
-/// Where the text goes.
+/// The destination of the text.
 #[derive(Debug)]
 enum Stage {
-    /// Into memory, as long as it may fit on the screen.
+    /// Text is kept in memory, as long as it may fit on the screen.
     Held(Vec<u8>),
     /// To the program.
     Paged(Child),
@@ -58,7 +58,7 @@ pub struct Pager<W: Write> {
 
 impl<W: Write> Pager<W> {
     /// A pager before `out`, which is standard output; `None` if that is not a terminal that can show pages, or no pager is wanted. `usual`
-    /// is what the user has configured, which takes precedence over `PAGER`.
+    /// is the pager that the user has configured, which takes precedence over `PAGER`.
     pub fn of_stdout(out: W, usual: Option<&str>) -> Option<Pager<W>> {
         let terminal = Terminal::of_stdout();
         let [own, general] = ["FXTREC_PAGER", "PAGER"].map(std::env::var_os);
@@ -87,7 +87,7 @@ impl<W: Write> Pager<W> {
         }
     }
 
-    /// Starts the program; if that fails, the text goes to the terminal.
+    /// Starts the program; if that fails, the text is written to the terminal.
     fn start(&mut self) -> io::Result<()> {
         let Stage::Held(held) = std::mem::replace(&mut self.stage, Stage::Straight) else {
             return Ok(());
@@ -95,7 +95,7 @@ impl<W: Write> Pager<W> {
         if let Ok(child) = command(&self.program).stdin(Stdio::piped()).spawn() {
             // Ctrl-C is for the pager, which still shows the text; after a pager has ended, the next write fails.
             for interrupt in [Signal::SIGINT, Signal::SIGQUIT] {
-                // SAFETY: ignoring a signal installs no handler, so nothing of ours runs at a signal.
+                // SAFETY: ignoring a signal installs no handler, so no code of ours runs at a signal.
                 let _ = unsafe { signal(interrupt, SigHandler::SigIgn) };
             }
             self.stage = Stage::Paged(child);
@@ -147,7 +147,7 @@ impl<W: Write> Drop for Pager<W> {
             }
             Stage::Paged(mut child) => {
                 drop(child.stdin.take());
-                // A pager's exit status says nothing about the text.
+                // The exit status of a pager is irrelevant for the output.
                 let _ = child.wait();
             }
             Stage::Straight => {}
@@ -197,7 +197,7 @@ mod tests {
         program(&[Some(line.into())]).expect("a pager")
     }
 
-    /// The part of `text` that is shown directly, and what the pager got.
+    /// The part of `text` that is shown directly, and the part that the pager got.
     fn shown(text: &[u8]) -> (String, Option<String>) {
         let folder = tempfile::tempdir().expect("a folder");
         let file = folder.path().join("paged");

@@ -2,7 +2,7 @@
 //!
 //! A file that needs the lock of a process's memory (`maps`, `cmdline`, `mem` and others below `/proc/PID`) blocks while a thread of that
 //! process has the lock, and that thread may wait for a file system in user space that never answers. Unlike a read from such a file
-//! system, this wait ends when this process ends. So a separate thread waits, and is left behind if it takes too long.
+//! system, this wait ends when this process ends. So a separate thread waits, and is abandoned if it takes too long.
 
 use std::fs::File;
 use std::io;
@@ -14,7 +14,7 @@ use std::time::Duration;
 
 use crate::perf::page_size;
 
-/// How long to wait if no thread hangs; half as long for each that does, so two seconds in all.
+/// How long to wait if no thread hangs; half as long for each one that hangs, so two seconds in total.
 const MOST: Duration = Duration::from_secs(1);
 
 /// How many threads may hang. At this number, reading stops.
@@ -37,7 +37,7 @@ pub fn patiently<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static) -
     let settled = is_settled.clone();
     let thread = std::thread::Builder::new().name("fxtrec-patient".to_owned());
     let thread = thread.stack_size(STACK_BYTES).spawn(move || {
-        // The channel has room, so this does not block; the receiver may be gone.
+        // The channel has room, so this does not block; the receiver may have ended.
         let _ = sender.send(work());
         if settled.swap(true, Ordering::AcqRel) {
             HANGING.fetch_sub(1, Ordering::Relaxed);
@@ -56,7 +56,7 @@ pub fn patiently<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static) -
     receiver.try_recv().ok()
 }
 
-/// A process whose memory is locked, so that changing its mappings would block. There may be others.
+/// A process whose memory is locked, so that changing its mappings would block. There may be other processes.
 ///
 /// # Errors
 /// If `/proc` cannot be listed.
@@ -66,7 +66,7 @@ pub fn locked_process() -> io::Result<Option<u32>> {
     Ok(pids.find(|pid| is_locked(*pid)))
 }
 
-/// A process that is gone, or that may not be inspected, is not known to be locked.
+/// A process that has ended, or that may not be inspected, is not known to be locked.
 fn is_locked(pid: u32) -> bool {
     // Reading memory takes the lock, even where nothing is mapped.
     let read = move || {

@@ -1,4 +1,4 @@
-//! The process at the other end of a Unix socket, as the kernel knows it.
+//! The process at the other end of a Unix socket, as the kernel reports it.
 
 use std::io;
 use std::os::fd::{AsFd, AsRawFd};
@@ -9,7 +9,7 @@ use nix::sys::socket::sockopt::PeerCredentials;
 /// Initial room for groups; few processes have more.
 const USUAL_GROUPS: usize = 64;
 
-/// A process at the other end of a socket, as it was when the connection was made.
+/// A process at the other end of a socket, at the time when the connection was created.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Credentials {
     /// Its process id in this pid namespace; 0 if it is not visible here.
@@ -23,7 +23,7 @@ impl Credentials {
     /// The credentials of the process at the other end of this stream or seqpacket socket.
     ///
     /// # Errors
-    /// What getsockopt(2) returns.
+    /// Errors of getsockopt(2).
     pub fn of(socket: &impl AsFd) -> io::Result<Credentials> {
         let peer = getsockopt(&socket.as_fd(), PeerCredentials)?;
         Ok(Credentials {
@@ -38,13 +38,13 @@ impl Credentials {
 /// The supplementary groups of the process at the other end of a Unix socket (SO_PEERGROUPS).
 ///
 /// # Errors
-/// What getsockopt(2) returns.
+/// Errors of getsockopt(2).
 pub fn groups(socket: &impl AsFd) -> io::Result<Vec<u32>> {
     let mut groups: Vec<libc::gid_t> = vec![0; USUAL_GROUPS];
     loop {
         let mut bytes = libc::socklen_t::try_from(size_of_val(&groups[..])).unwrap_or(0);
-        // SAFETY: the buffer is writable for the `bytes` given, which the kernel takes for its size, and any bytes make
-        // valid integers. Both pointers are only used during the call.
+        // SAFETY: the buffer is writable for the `bytes` given, which the kernel uses as its size, and any bytes are valid integers. Both
+        // pointers are only used during the call.
         let result = unsafe {
             libc::getsockopt(
                 socket.as_fd().as_raw_fd(),

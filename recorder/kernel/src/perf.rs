@@ -30,17 +30,17 @@ use crate::units::Cpu;
 /// `PERF_FORMAT_LOST`, kernel 6.0 and later.
 pub(super) const FORMAT_LOST: u64 = 1 << 4;
 
-/// `PERF_FORMAT_TOTAL_TIME_ENABLED`: for how long the event has run.
+/// `PERF_FORMAT_TOTAL_TIME_ENABLED`: how long the event has run.
 pub(super) const FORMAT_ENABLED: u64 = 1;
 
-/// What to open on each CPU.
+/// The events to open on each CPU.
 #[derive(Clone, Debug)]
 pub struct Options {
     /// Bytes of a CPU's ring; a power of two and a multiple of the page size.
     pub ring_bytes: usize,
     /// The reader is woken each time this many bytes have been added.
     pub wake_bytes: u32,
-    /// Ids of the tracepoints, as their `format` files give them.
+    /// Ids of the tracepoints, from their `format` files.
     pub tracepoints: Vec<u64>,
     /// Tracepoints that report facts about processes that perf's own records do not contain.
     pub lives: Vec<Chosen>,
@@ -106,16 +106,16 @@ impl OpenError {
     }
 }
 
-/// What the kernel itself counted for one tracepoint on one CPU.
+/// The kernel's own counts for one tracepoint on one CPU.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct KernelCount {
     /// How often the event fired.
     pub fired: u64,
-    /// How many of its samples found no room, if the kernel counts that (6.0 and later).
+    /// How many of its samples were dropped for lack of room, if the kernel counts that (6.0 and later).
     pub lost: Option<u64>,
 }
 
-/// How many records found no room that are not events of tracepoints or probes.
+/// How many records other than samples of tracepoints or probes were dropped for lack of room.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct LostAside {
     pub lives: u64,
@@ -260,7 +260,7 @@ impl CpuEvents {
     /// no effect if it is already on.
     ///
     /// # Errors
-    /// [`OpenError`]; what was open stays open.
+    /// [`OpenError`]; events that were already open stay open.
     pub fn add_switch_records(
         &mut self,
         sys: &dyn Sys,
@@ -292,7 +292,7 @@ impl CpuEvents {
         })
     }
 
-    /// Starts all events, forks and names first, so that no sample comes from a thread whose fork was missed.
+    /// Starts all events, forks and names first, so that no sample is from a thread whose fork was missed.
     ///
     /// # Errors
     /// [`OpenError::Refused`].
@@ -318,21 +318,21 @@ impl CpuEvents {
         tracepoints.chain(self.extras.events()).try_for_each(|event| self.enable_one(sys, event))
     }
 
-    /// Every open event except those of lives, the scheduler's last.
+    /// Every open event except those of forks, names and exits; the scheduler's events come last.
     fn all_but_lives(&self) -> impl Iterator<Item = BorrowedFd<'_>> {
         let tracepoints = self.tracepoints.iter().map(AsFd::as_fd);
         let switch_records = self.switch_records.iter().map(AsFd::as_fd);
         self.extras.events().chain(switch_records).chain(tracepoints)
     }
 
-    /// Stops all events; what is in the ring stays readable. A CPU that went offline has stopped by itself.
+    /// Stops all events; the content of the ring stays readable. A CPU that went offline has stopped by itself.
     pub fn disable(&self, sys: &dyn Sys) {
         self.disable_events(sys);
         self.disable_lives(sys);
     }
 
-    /// Stops all events but those of forks, names and exits. The scheduler's are stopped last: an event after the last switch would name a
-    /// current thread whose switch-in was not recorded.
+    /// Stops all events except those of forks, names and exits. The scheduler's are stopped last: an event after the last switch would name
+    /// a current thread whose switch-in was not recorded.
     pub fn disable_events(&self, sys: &dyn Sys) {
         self.all_but_lives().for_each(|event| disable_one(sys, event));
     }
@@ -356,7 +356,8 @@ impl CpuEvents {
         self.dummy.as_fd()
     }
 
-    /// How many records of all events found no room in the ring so far, if the kernel counts that (6.0 and later).
+    /// The number of records of all events so far that were dropped for lack of room in the ring, if the kernel counts that (6.0 and
+    /// later).
     pub fn lost(&self, sys: &dyn Sys) -> Option<u64> {
         let mut sum = self.lost_lives(sys)?;
         for event in self.all_but_lives() {
@@ -383,8 +384,8 @@ impl CpuEvents {
         Some(LostAside { lives, switch_records })
     }
 
-    /// Whether the events, once enabled, still run: those of a CPU that went offline never run again, and there is no other sign of that.
-    /// Events count how long they ran, which grows from one look to the next.
+    /// Whether the events, once enabled, still run: the events of a CPU that went offline never run again, and there is no other sign of
+    /// that. Events count how long they ran, and this grows from one check to the next.
     pub fn are_running(&self, sys: &dyn Sys) -> bool {
         let enabled = || sys.perf_read(self.dummy.as_fd()).ok()?.get(1);
         matches!((enabled(), enabled()), (Some(first), Some(then)) if then > first)
@@ -427,7 +428,7 @@ fn open_event(
     open_or(sys, cpu, attr, |error| OpenError::Refused { call, cpu, error })
 }
 
-/// `refused` says what a refusal means, unless the CPU is gone.
+/// `refused` explains a refusal, unless the CPU is offline.
 fn open_or(
     sys: &dyn Sys,
     cpu: Cpu,
@@ -534,7 +535,7 @@ mod tests {
     }
 
     #[test]
-    fn an_offline_cpu_is_told_from_a_refusal() {
+    fn an_offline_cpu_is_distinguished_from_a_refusal() {
         let fake = Fake::default().fail("perf_event_open", libc::ENODEV);
         let error = CpuEvents::open(&fake, Cpu(7), &options(), 1 << 20).expect_err("offline");
         assert!(matches!(error, OpenError::Offline(Cpu(7))));

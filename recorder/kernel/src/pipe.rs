@@ -5,7 +5,7 @@ use std::os::fd::{AsFd, AsRawFd};
 use nix::fcntl::{FcntlArg, fcntl};
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 
-/// The most bytes that a pipe holds; `None` if this is not a pipe.
+/// The maximum number of bytes that a pipe holds; `None` if this is not a pipe.
 pub fn capacity(pipe: &impl AsFd) -> Option<u64> {
     fcntl(pipe, FcntlArg::F_GETPIPE_SZ).ok().and_then(|bytes| u64::try_from(bytes).ok())
 }

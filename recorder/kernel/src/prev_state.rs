@@ -1,4 +1,4 @@
-//! What the `prev_state` of a `sched_switch` means on the running kernel.
+//! The meaning of `prev_state` in a `sched_switch` on the running kernel.
 //!
 //! The bit values of the state letters were renumbered several times, so none is assumed here. The tracepoint's own `print fmt` holds a
 //! table of flags and letters, the mask before it, and the bit for the `+` of a preempted thread; [`StateTable::parse`] evaluates all three
@@ -22,7 +22,7 @@ pub struct PrevState {
 }
 
 impl PrevState {
-    /// Stands for a state that the kernel's table does not name.
+    /// Used for a state that the kernel's table does not name.
     pub const UNKNOWN: char = '?';
 }
 
@@ -42,10 +42,10 @@ pub enum StateTableError {
     #[error("the print fmt of {event} cannot be parsed: {source}")]
     Parse {
         event: String,
-        /// What is wrong with it.
+        /// The error in the table.
         source: ExprError,
     },
-    /// The line parses, but has another shape than every known kernel's.
+    /// The line parses, but differs in shape from that of every known kernel.
     #[error("the print fmt of {event} has no {missing} for prev_state; please report this kernel")]
     Shape { event: String, missing: &'static str },
 }
@@ -122,7 +122,7 @@ fn plus_condition(expr: &Expr) -> Option<&Expr> {
 
 /// The constant `m` when `expr` is `prev_state & m`, however it is written.
 ///
-/// Such an expression is known by its values: it keeps each single bit or clears it.
+/// Such an expression is recognised by its values: it keeps each single bit or clears it.
 fn mask_of(expr: &Expr) -> Option<i64> {
     let mask = expr.eval(-1).ok()?;
     let keeps = |value: i64| expr.eval(value) == Ok(value & mask);

@@ -16,24 +16,24 @@ pub enum ExprError {
     /// The text ends where an operand, a bracket or a quote is still due.
     #[error("truncated expression")]
     Ended,
-    /// Something stands where it cannot be understood.
+    /// There is a token where it has no meaning.
     #[error("cannot parse `{0}`")]
     Unexpected(String),
-    /// Brackets nested so deep that the text cannot be a kernel's.
+    /// Brackets are nested so deeply that the text cannot be a kernel's.
     #[error("expressions are nested too deeply")]
     Deep,
-    /// The expression has no integer value: it is text, or divides by zero, or shifts too far.
+    /// The expression has no integer value: it is text, divides by zero, or shifts too far.
     #[error("the expression has no integer value")]
     NotAnInteger,
 }
 
-/// Expressions nested deeper than this are refused. Kernels reach about 15.
+/// Expressions that are nested more deeply are rejected. Those of kernels have a depth of about 15.
 const MAX_DEPTH: usize = 100;
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Expr {
     Integer(i64),
-    /// A string constant, or neighbouring ones joined.
+    /// A string constant, or several adjacent ones joined.
     Text(String),
     /// `REC->name`.
     Field(String),
@@ -43,7 +43,7 @@ pub enum Expr {
     Binary(&'static str, Box<Expr>, Box<Expr>),
     /// `condition ? then : otherwise`.
     Choice(Box<Expr>, Box<Expr>, Box<Expr>),
-    /// `name(arguments)`, where `__print_flags` and its like live.
+    /// `name(arguments)`, the form of `__print_flags` and similar functions.
     Call(String, Vec<Expr>),
     /// `{ elements }`, one row of such a call's table.
     Row(Vec<Expr>),
@@ -119,7 +119,7 @@ fn binary(op: &str, left: i64, right: i64) -> Option<i64> {
     }
 }
 
-/// Binary operators by how tightly they bind, loosest first, as C has them.
+/// Binary operators by how tightly they bind, loosest first, as in C.
 const OPERATORS: [&[&str]; 10] = [
     &["||"],
     &["&&"],
@@ -234,7 +234,7 @@ fn integer(text: &str) -> Result<(Token, &str), ExprError> {
     } else {
         digits.parse()
     };
-    // Flags may use the top bit; the pattern of bits is what counts.
+    // Flags may use the top bit; only the bit pattern matters.
     Ok((Token::Integer(value.map_err(|_| bad())?.cast_signed()), after))
 }
 
@@ -265,7 +265,7 @@ impl Parser {
         if self.take(symbol) { Ok(()) } else { Err(ExprError::Unexpected(self.next()?.shown())) }
     }
 
-    /// The whole grammar: a conditional expression, or anything that binds tighter.
+    /// The whole grammar: a conditional expression, or anything that binds more tightly.
     fn choice(&mut self) -> Result<Expr, ExprError> {
         self.depth += 1;
         if self.depth > MAX_DEPTH {
@@ -309,7 +309,7 @@ impl Parser {
         Ok(parsed)
     }
 
-    /// Steps over `(unsigned long)` and its like.
+    /// Skips `(unsigned long)` and similar casts.
     fn cast(&mut self) -> bool {
         let rest = &self.tokens[self.at..];
         let [Token::Symbol("("), Token::Word(word), ..] = rest else {

@@ -1,4 +1,4 @@
-//! Gives the threads that empty the rings precedence over others.
+//! Gives the threads that empty the rings precedence over other threads.
 
 use std::io;
 
@@ -33,8 +33,8 @@ impl ThreadId {
     /// Makes it a real-time thread. Threads and processes that it starts are ordinary.
     ///
     /// # Errors
-    /// What sched_setscheduler(2) returns: EPERM without CAP_SYS_NICE and without RLIMIT_RTPRIO, and in a cgroup
-    /// (v1) that has no real-time runtime.
+    /// Errors of sched_setscheduler(2): EPERM without CAP_SYS_NICE and without RLIMIT_RTPRIO, and in a cgroup (v1) that has no real-time
+    /// runtime.
     pub fn make_real_time(self, sys: &dyn Sys) -> Result<(), Errno> {
         sys.schedule(self.0, libc::SCHED_FIFO, REAL_TIME).map_err(|error| errno(&error))
     }
@@ -42,7 +42,7 @@ impl ThreadId {
     /// Makes it an ordinary thread again, with its former niceness.
     ///
     /// # Errors
-    /// What sched_setscheduler(2) returns; ESRCH if it has ended.
+    /// Errors of sched_setscheduler(2); ESRCH if the thread has ended.
     pub fn make_ordinary(self, sys: &dyn Sys) -> Result<(), Errno> {
         sys.schedule(self.0, libc::SCHED_OTHER, 0).map_err(|error| errno(&error))
     }
@@ -74,7 +74,7 @@ fn errno(error: &io::Error) -> Errno {
     Errno::from_raw(error.raw_os_error().unwrap_or_default())
 }
 
-/// What the kernel refused to the thread that empties the rings.
+/// The rights that the kernel did not grant to the thread that empties the rings.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Denied {
     pub real_time: Option<Errno>,
@@ -83,7 +83,7 @@ pub struct Denied {
 }
 
 impl Denied {
-    /// Tries both, and undoes them.
+    /// Tries both, and reverts them.
     pub fn try_out(sys: &dyn Sys) -> Denied {
         let this = ThreadId::current();
         let real_time = this.make_real_time(sys).err();
@@ -102,7 +102,7 @@ impl Denied {
 
 /// Gives the calling thread the highest ordinary priority, if permitted.
 ///
-/// Otherwise nothing changes: the rings hold what it is late for, and a loss would be counted.
+/// Otherwise nothing changes: the rings hold the delayed events, and a loss would be counted.
 pub fn raise() {
     ThreadId::current().raise();
 }
@@ -111,7 +111,8 @@ pub fn raise() {
 /// the amount of its work is not limited.
 pub fn lend_to(pid: u32) {
     let Ok(pid) = libc::pid_t::try_from(pid) else { return };
-    // SAFETY: getpriority takes two numbers; 0 is the calling thread. -1 is a niceness too, and the call does not fail for oneself.
+    // SAFETY: getpriority takes two numbers; 0 is the calling thread. -1 is a valid niceness too, and for the calling thread, the call
+    // cannot fail.
     let own = unsafe { libc::getpriority(libc::PRIO_PROCESS, 0) };
     set_niceness(pid, own.max(ORDINARY));
 }
@@ -121,11 +122,11 @@ pub fn lower() {
     set_niceness(ThreadId::current().0, LOWEST);
 }
 
-/// Locks the pages of this process that are in memory now, and those that its present mappings will get. This is mainly for code, which a
-/// machine short of memory would read from the disk again and again. Nothing is read ahead, so it takes no more memory than is used anyway.
+/// Locks the pages of this process that are in memory now, and the pages that its present mappings will get. This is mainly for code, which
+/// a machine short of memory would read from the disk repeatedly. Nothing is read ahead, so it takes no more memory than is used anyway.
 ///
 /// # Errors
-/// What mlockall(2) returns: EPERM or ENOMEM without CAP_IPC_LOCK, unless RLIMIT_MEMLOCK permits all mappings.
+/// Errors of mlockall(2): EPERM or ENOMEM without CAP_IPC_LOCK, unless RLIMIT_MEMLOCK permits all mappings.
 pub fn lock_memory(sys: &dyn Sys) -> Result<(), Errno> {
     sys.lock_memory().map_err(|error| errno(&error))
 }
@@ -137,7 +138,7 @@ mod tests {
 
     /// The niceness of a process that a thread waits for.
     fn lent(be: impl FnOnce(ThreadId) + Send + 'static) -> libc::c_int {
-        // In a separate thread, because not every user may raise it again.
+        // In a separate thread, because not every user may raise the niceness again.
         let lent = std::thread::spawn(move || {
             be(ThreadId::current());
             let mut command = std::process::Command::new("cat");

@@ -66,7 +66,7 @@ impl Folder {
     /// Holds the target of one of its links. These links are the kernel's: they lead to a file, not to a path.
     ///
     /// # Errors
-    /// If the process is gone, or may not be inspected.
+    /// If the process has ended, or may not be inspected.
     pub fn hold(&self, link: &str) -> io::Result<OwnedFd> {
         Ok(openat(&self.0, link, OFlag::O_PATH | OFlag::O_CLOEXEC, Mode::empty())?)
     }
@@ -76,8 +76,8 @@ impl Folder {
         self.read("status").map_or_else(|_| Rights::nobody(), |status| Rights::of_status(&status))
     }
 
-    /// Examines it, and returns the rights that it had during this: no rights if they have changed, for example because it executed a
-    /// program as root.
+    /// Calls a function that examines the process, and returns the rights that it had during this: no rights if they have changed, for
+    /// example because it executed a program as root.
     fn look<T>(&self, look: impl FnOnce(&Folder) -> T) -> (T, Rights) {
         let before = self.rights();
         let seen = look(self);
@@ -90,7 +90,7 @@ impl Folder {
 #[derive(Debug)]
 pub struct Mapped {
     pub file: Regular,
-    /// The rights of the process that has mapped it; no rights if it is gone.
+    /// The rights of the process that has mapped it; no rights if that has ended.
     pub rights: Rights,
     /// Whether the process may read it: a file can be executable but not readable.
     pub is_readable: bool,
@@ -99,15 +99,15 @@ pub struct Mapped {
 impl Mapped {
     /// A file that a process with these rights has mapped.
     fn by(rights: Rights, file: Regular) -> Mapped {
-        // Root may read what it runs, even if that needs a capability.
+        // Root may read the programs that it runs, even if that needs a capability.
         let is_readable = rights.uid == 0 || rights.may_read(&file);
         Mapped { file, rights, is_readable }
     }
 }
 
-/// Holds the file that a process has mapped: by the mapping itself, which may be of a deleted file, or by its path in the root of the
-/// process or, because the process may have ended, in ours. The mapping may be gone, and another file may have replaced the mapped one. So
-/// the file that is found is used only if its device and inode are those of the mapping.
+/// Holds the file that a process has mapped: through the mapping itself, which may be of a deleted file, or by its path in the root of the
+/// process or, because the process may have ended, in ours. The mapping may no longer exist, and another file may have replaced the mapped
+/// one. So the file is used only if its device and inode are those of the mapping.
 ///
 /// # Errors
 /// If there is no such file any more, or it may not be inspected.
@@ -249,7 +249,7 @@ mod tests {
         put(&|| std::fs::hard_link(&secret, &library).expect("one file system"));
         put(&|| nix::unistd::mkfifo(&library, Mode::S_IRWXU).expect("room"));
         put(&|| symlink("/dev/ptmx", &library).expect("room"));
-        // Nor is a link to the file accepted: the path of a mapping has no links.
+        // A link to the file is not accepted either: the path of a mapping has no links.
         put(&|| symlink(&kept, &library).expect("room"));
         std::fs::remove_file(&library).expect("it is there");
         std::fs::rename(&kept, &library).expect("room");
@@ -266,7 +266,7 @@ mod tests {
         assert_eq!(mapped(own, mapping).expect("its own").rights.uid, uid);
         let divided = ExecutableMapping { end: mapping.end - 1, ..mapping.clone() };
         assert_eq!(mapped(own, &divided).expect("its own").rights.uid, uid);
-        // If this process has not mapped the file, another one may be meant.
+        // If this process has not mapped the file, another file may be meant.
         let library = tempfile::NamedTempFile::new().expect("room");
         assert_eq!(mapped(own, &gone(library.path())).expect("there").rights, Rights::nobody());
     }
@@ -292,13 +292,13 @@ mod tests {
             (&user, 4710, 0o700, true),
             (&user, 4711, 0o700, false),
             (&root, 4711, 0o700, true),
-            // Rights of a process that has ended, or that works for two users.
+            // Rights of a process that has ended, or that has ids of two users.
             (&nobody, 0, 0o755, true),
             (&nobody, 0, 0o711, false),
             (&nobody, 4711, 0o700, false),
             (&nobody, 4711, 0o711, false),
             (&nobody, 4711, 0o750, false),
-            // The process may have been in this group, or the owner.
+            // The process may have been in this group, or may have owned the file.
             (&nobody, 4711, 0o705, false),
             (&nobody, 4711, 0o745, true),
             (&nobody, 4711, 0o355, false),

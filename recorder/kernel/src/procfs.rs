@@ -4,8 +4,8 @@
 //! a later one with the same number. The files themselves are read as bytes: a thread's name may contain anything, and need not be UTF-8. A
 //! process that exits during this is left out; that is not an error, because its exit is among the events.
 //!
-//! All numbers are those of the pid namespace that `/proc` was mounted for. [`super::namespaces`] determines which one that is, and
-//! [`Thread::ids`] has the numbers of the same thread in inner namespaces.
+//! All ids are those of the pid namespace that `/proc` was mounted for. [`super::namespaces`] determines which one that is, and
+//! [`Thread::ids`] has the ids of the same thread in inner namespaces.
 
 use std::ffi::OsStr;
 use std::fs::File;
@@ -21,13 +21,13 @@ use thiserror::Error;
 use crate::patience::patiently;
 use crate::{cgroups, limits, regular};
 
-/// The kernel cuts the name of a thread to this many bytes.
+/// The kernel truncates the name of a thread to this many bytes.
 const COMM_CUT: usize = 15;
 
 /// The kernel thread that creates all other kernel threads, in the initial pid namespace.
 const KTHREADD: u32 = 2;
 
-/// What the kernel adds to the path of a file that was deleted.
+/// The suffix that the kernel appends to the path of a deleted file.
 const DELETED: &[u8] = b" (deleted)";
 
 /// `/proc` cannot be walked.
@@ -46,7 +46,7 @@ fn remedy(error: &ProcError) -> &'static str {
 /// The processes at one moment.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Snapshot {
-    /// In the order of `/proc`, which is by number.
+    /// In the order of `/proc`, which is by id.
     pub processes: Vec<Process>,
 }
 
@@ -87,10 +87,10 @@ impl Snapshot {
     /// Walks `/proc`, and keeps the processes of a user.
     ///
     /// # Errors
-    /// As of [`Snapshot::take`].
+    /// The same as for [`Snapshot::take`].
     pub fn take_of(uid: u32) -> Result<Snapshot, ProcfsError> {
         let mut snapshot = Snapshot::take()?;
-        // A name that was read before may be that of another user's program since.
+        // A name that was read earlier may belong to another user's program now.
         snapshot.processes.retain(|process| is_of_user(process.pid, uid));
         Ok(snapshot)
     }
@@ -114,12 +114,12 @@ impl Snapshot {
     }
 }
 
-/// Whether there is a process `pid`.
+/// Whether the process `pid` exists.
 pub fn exists(pid: u32) -> bool {
     Path::new("/proc").join(pid.to_string()).exists()
 }
 
-/// Whether all user ids of the process `pid` are this one; false if it no longer exists.
+/// Whether all user ids of the process `pid` equal this one; false if it no longer exists.
 pub fn is_of_user(pid: u32, uid: u32) -> bool {
     let status = std::fs::read_to_string(Path::new("/proc").join(pid.to_string()).join("status"));
     let status = status.unwrap_or_default();
@@ -141,7 +141,7 @@ pub fn process_name(pid: u32) -> Option<Vec<u8>> {
     }))
 }
 
-/// The current threads of the process `pid`; none if it is gone.
+/// The current threads of the process `pid`; empty if it has ended.
 pub fn thread_ids(pid: u32) -> Vec<u32> {
     let listed = std::fs::read_dir(Path::new("/proc").join(pid.to_string()).join("task"));
     let name =
@@ -149,7 +149,7 @@ pub fn thread_ids(pid: u32) -> Vec<u32> {
     listed.map(|entries| entries.filter_map(name).collect()).unwrap_or_default()
 }
 
-/// The process that the thread `tid` belongs to; `None` if the thread is gone.
+/// The process that the thread `tid` belongs to; `None` if the thread has ended.
 pub fn process_of(tid: u32) -> Option<u32> {
     let status = std::fs::read(Path::new("/proc").join(tid.to_string()).join("status")).ok()?;
     field(&status, "Tgid")?.parse().ok()
@@ -157,9 +157,9 @@ pub fn process_of(tid: u32) -> Option<u32> {
 
 /// The name of a process whose main thread is called `comm`.
 ///
-/// The kernel cuts a thread's name to 15 bytes. If it may have done so, the whole name is taken from the beginning of the command line
-/// (where an interpreter and its options may come before the script) or from the executable, whichever has a basename that begins with
-/// `comm`. `command_line` returns the content of `cmdline` and the path of the executable, and is called only if needed.
+/// The kernel truncates a thread's name to 15 bytes. If it may have done so, the whole name is taken from the beginning of the command line
+/// (where an interpreter and its options may precede the script) or from the executable, whichever has a basename that begins with `comm`.
+/// `command_line` returns the content of `cmdline` and the path of the executable, and is called only if needed.
 pub fn display_name(comm: Vec<u8>, command_line: impl FnOnce() -> (Vec<u8>, Vec<u8>)) -> Vec<u8> {
     if comm.len() != COMM_CUT {
         return comm;
@@ -175,8 +175,8 @@ pub fn display_name(comm: Vec<u8>, command_line: impl FnOnce() -> (Vec<u8>, Vec<
 
 /// The path of the program that a process runs, from its directory in `/proc`. Empty if there is none.
 ///
-/// Not read by the procfs crate, which reports a deleted executable as an error. The kernel adds ` (deleted)` to the path of such a file;
-/// that is part of the name only if a file with that name is the one that runs.
+/// It is not read by the procfs crate, which reports a deleted executable as an error. The kernel adds ` (deleted)` to the path of such a
+/// file; that is part of the name only if a file with that name is the one that runs.
 fn executable(directory: &Path) -> Vec<u8> {
     let link = directory.join("exe");
     let path = std::fs::read_link(&link).unwrap_or_default().into_os_string().into_vec();
@@ -192,8 +192,8 @@ fn read_process(directory: &Directory) -> Option<Process> {
     let pid = u32::try_from(directory.pid()).ok()?;
     let status = Status::parse(&raw(directory.read("status"))?);
     let threads: Vec<Thread> = if status.threads == 1 {
-        // Nearly all processes have a single thread, including thousands of kernel threads on a machine with many CPUs: their folder of
-        // threads would repeat this, in four more files.
+        // Nearly all processes have a single thread, including thousands of kernel threads on a machine with many CPUs: their thread
+        // directory would repeat this, in four more files.
         let comm = comm_of(&raw(directory.read("comm"))?);
         let ids = if status.ids.is_empty() { vec![pid] } else { status.ids.clone() };
         vec![Thread { tid: pid, comm, ids }]
@@ -233,7 +233,7 @@ fn read_thread(task: &Task, process: &Status) -> Option<Thread> {
 
 /// The name in a `comm` file.
 ///
-/// A kernel worker's file also says what the worker is doing at the moment; that is temporary, and is cut off.
+/// The file of a kernel worker also contains its current work; that part is cut off.
 fn comm_of(file: &[u8]) -> Vec<u8> {
     let comm = file.strip_suffix(b"\n").unwrap_or(file);
     if comm.starts_with(b"kworker/") {
@@ -244,15 +244,15 @@ fn comm_of(file: &[u8]) -> Vec<u8> {
     comm.to_vec()
 }
 
-/// The id below `/proc` that shows the memory, root directory and program of a process: that of its main thread, or, if that has ended
-/// before others, of a living one.
+/// The id in `/proc` that shows the memory, root directory and program of a process: that of its main thread or, if the main thread ended
+/// before others, of a live thread.
 pub fn living(pid: u32) -> u32 {
     let has_ended = |file: std::io::Result<Vec<u8>>| {
         let state = file.ok().and_then(|file| field(&file, "State"));
         state.is_none_or(|state| state.starts_with(['Z', 'X']))
     };
     let main = std::fs::read(format!("/proc/{pid}/status"));
-    // Nothing can be shown for a process that is gone.
+    // Nothing can be shown for a process that has ended.
     if main.is_err() || !has_ended(main) {
         return pid;
     }
@@ -260,7 +260,7 @@ pub fn living(pid: u32) -> u32 {
     thread_ids(pid).into_iter().find(lives).unwrap_or(pid)
 }
 
-/// Whether the process has another id in its own pid namespace than here.
+/// Whether the process has a different id in its own pid namespace.
 pub fn has_inner_ids(pid: u32) -> bool {
     std::fs::read(format!("/proc/{pid}/status"))
         .is_ok_and(|file| Status::parse(&file).ids.len() > 1)
@@ -280,12 +280,12 @@ pub(super) struct Status {
     pub(super) parent: u32,
     /// `NSpid`, outermost visible namespace first; empty on kernels before 4.1.
     pub(super) ids: Vec<u32>,
-    /// `Threads`; 0 if it is missing, as for a process that is gone.
+    /// `Threads`; 0 if it is missing, as for a process that has ended.
     pub(super) threads: u32,
 }
 
 impl Status {
-    /// Reads a `status` file; what is missing or damaged stays empty.
+    /// Reads a `status` file; missing or damaged fields stay empty.
     pub(super) fn parse(file: &[u8]) -> Status {
         let number = |word: &str| word.parse().ok();
         Status {
@@ -300,8 +300,7 @@ impl Status {
 
 /// The value of the line `name:` of a `status` file.
 ///
-/// A process chooses the content of the `Name` line, but cannot break it: the kernel escapes
-/// line ends.
+/// A process chooses the content of the `Name` line, but cannot break it: the kernel escapes line breaks.
 pub(super) fn field(file: &[u8], name: &str) -> Option<String> {
     file.split(|byte| *byte == b'\n').find_map(|line| {
         let value = line.strip_prefix(name.as_bytes())?.strip_prefix(b":")?;
@@ -344,7 +343,7 @@ mod tests {
                        ctypes.CDLL(None).pthread_exit(None)";
         let mut command = Command::new("python3");
         command.args(["-c", program]).stdin(Stdio::piped());
-        // If this is not possible, only the test of a whole recording covers it.
+        // Where this is not possible, only the test of a whole recording covers it.
         let Ok(mut child) = command.spawn() else { return };
         let pid = child.id();
         let mut shown = pid;
@@ -367,16 +366,16 @@ mod tests {
         String::from_utf8(name).expect("the test's names are text")
     }
 
-    /// Copies cat to a program that can be executed at once.
+    /// Copies cat to a program that can be executed immediately.
     ///
-    /// Another process writes it: a child that another test starts meanwhile would inherit the descriptor that this process writes to, and
-    /// a file that is open for writing is too busy to be executed (ETXTBSY).
+    /// Another process writes it: a child that another test starts at the same time would inherit the descriptor that this process writes
+    /// to, and a file that is open for writing is too busy to be executed (ETXTBSY).
     fn copy_of_cat(to: &Path) {
         let copied = Command::new("cp").arg("/bin/cat").arg(to).status().expect("cp runs");
         assert!(copied.success(), "cat cannot be copied to {}", to.display());
     }
 
-    /// A copy of cat that has answered once, so that its exec is over, and that runs until its input ends.
+    /// A copy of cat that has answered once, so its exec is complete, and that runs until its input ends.
     fn running_cat(program: &Path) -> Child {
         let pipes = Command::new(program).stdin(Stdio::piped()).stdout(Stdio::piped()).spawn();
         let mut child = pipes.expect("it runs");
@@ -495,7 +494,7 @@ mod tests {
         assert!(snapshot.descendants(std::process::id()).contains(&pid));
     }
 
-    /// The name from the executable alone: the command line has another one.
+    /// The name from the executable only: the command line has another one.
     fn name_by_executable(program: &Path, delete: bool) -> (Vec<u8>, Option<Vec<u8>>) {
         use std::os::unix::process::CommandExt;
         copy_of_cat(program);
@@ -529,7 +528,7 @@ mod tests {
             assert_eq!(String::from_utf8_lossy(&name), expected, "{file}");
             assert_eq!(single.as_deref(), Some(expected.as_bytes()), "{file}");
         }
-        // A second link keeps the file, but its name in the first place is still gone.
+        // A second link keeps the file, but its name in the first place no longer exists.
         let (first, second) =
             (folder.path().join("a-name-that-was-linked"), folder.path().join("b"));
         copy_of_cat(&first);

@@ -24,7 +24,7 @@ const BAR: usize = 30;
 
 /// Progress of reading, and the line that shows it. Without a line it does nothing. The line disappears with the last copy of this.
 ///
-/// Any reading thread may count, and any thread may remove the line: nothing is drawn after that.
+/// Any reading thread may update the count, and any thread may remove the line: nothing is drawn after that.
 #[derive(Clone, Debug)]
 pub struct Progress(Arc<Mutex<Option<Meter>>>);
 
@@ -52,7 +52,7 @@ impl Progress {
         Progress(Arc::new(Mutex::new(terminal.can_redraw.then_some(meter))))
     }
 
-    /// Counts what is read of `source`.
+    /// Counts the bytes that are read from `source`.
     pub fn of<R: Read>(&self, source: R) -> Counted<R> {
         Counted { source, progress: self.clone(), alone: false }
     }
@@ -64,7 +64,7 @@ impl Progress {
         }
     }
 
-    /// Removes the line for good.
+    /// Removes the line permanently.
     pub fn finish(&self) {
         drop(self.meter().take());
     }
@@ -123,7 +123,7 @@ impl Drop for Meter {
 pub struct Counted<R> {
     source: R,
     progress: Progress,
-    /// Whether the line belongs to this source alone, and ends with it.
+    /// Whether the line belongs to this source only, and ends with it.
     alone: bool,
 }
 

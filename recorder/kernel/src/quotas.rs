@@ -1,7 +1,7 @@
 //! How long the quotas of cgroups kept their threads from running, by the kernel's own counts.
 //!
 //! For each group with a quota, the scheduler counts in `cpu.stat` in how many periods the quota was used up, and how long the group's
-//! queues were throttled. A removed group takes its counts with it.
+//! queues were throttled. When a group is removed, its counts are lost.
 
 use std::collections::HashMap;
 use std::fs::DirEntry;
@@ -17,18 +17,18 @@ const STAT: &str = "cpu.stat";
 /// With more groups than this, reading their counts would delay a recording.
 const MOST_GROUPS: usize = 4096;
 
-/// What the kernel counts for a group.
+/// The kernel's counts for a group.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct QuotaCounts {
-    /// Completed periods of the quota, and in how many of them it was used up.
+    /// Number of completed periods of the quota, and in how many of them it was used up.
     pub periods: u64,
     pub throttled_periods: u64,
-    /// For how long its queues were throttled, summed over CPUs.
+    /// How long its queues were throttled, summed over CPUs.
     pub throttled: Nanos,
 }
 
 impl QuotaCounts {
-    /// `None` for a group without the controller: the root, and those where it is not enabled.
+    /// `None` for a group without the controller: the root, and groups in which it is not enabled.
     fn parse(stat: &str) -> Option<QuotaCounts> {
         let figure = |name: &str| {
             let mut words = stat.lines().filter_map(|line| line.split_once(' '));
@@ -67,7 +67,7 @@ pub struct QuotaWatch {
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct QuotaGrowth {
     pub during: Nanos,
-    /// The groups that a quota stopped, by path; the one that was stopped longest comes first.
+    /// The groups that a quota stopped, by path; the one that was stopped longest is first.
     pub stopped: Vec<(String, QuotaCounts)>,
 }
 
@@ -81,7 +81,7 @@ impl QuotaWatch {
         self.groups.is_some()
     }
 
-    /// The growth since then.
+    /// The growth since that time.
     pub fn growth(&self) -> QuotaGrowth {
         let during = Nanos(clock::now().0.saturating_sub(self.begun.0));
         let now = cgroups::root().and_then(|root| read(&root));

@@ -2,18 +2,18 @@
 
 use std::io;
 
-/// Random bytes of a token: too many to try.
+/// Random bytes of a token: too many to guess.
 const TOKEN_BYTES: usize = 16;
 
 /// Digits that no other process can guess, and that need no escaping.
 ///
 /// # Errors
-/// What getrandom(2) returns.
+/// Errors of getrandom(2).
 pub fn hex_token() -> io::Result<String> {
     let mut random = [0_u8; TOKEN_BYTES];
     // SAFETY: the buffer is writable for the length given, and any bytes make valid integers.
     let got = unsafe { libc::getrandom(random.as_mut_ptr().cast(), random.len(), 0) };
-    // So few bytes are returned at once, or not at all.
+    // A request for so few bytes returns at once or fails.
     if usize::try_from(got) != Ok(random.len()) {
         return Err(io::Error::last_os_error());
     }

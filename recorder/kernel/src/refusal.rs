@@ -1,6 +1,6 @@
 //! Explains why the kernel refused a call, and the smallest change that makes it accept.
 //!
-//! The same errno has several causes, and the kernel does not say which. They can be distinguished by other facts: [`Facts`]. The rules
+//! The same errno has several causes, and the kernel does not report which. They can be distinguished by other facts: [`Facts`]. The rules
 //! below follow the order of the kernel's checks:
 //!
 //! ```text
@@ -27,13 +27,13 @@ use super::perf::{Call, OpenError};
 use super::tracefs::TracefsError;
 use crate::units::Cpu;
 
-/// A refused call, explained. Shown as two or three lines: what, why, what to do.
+/// A refused call, explained. Shown as two or three lines: the error, its cause, and the remedy.
 #[derive(Clone, Debug, Error, PartialEq, Eq)]
 #[error("{call}\n{cause}\n{remedy}")]
 pub struct Refusal {
-    /// The call that failed, and how.
+    /// The call that failed, and its error.
     pub call: String,
-    /// Why, as far as it can be known.
+    /// The cause, as far as it can be known.
     pub cause: String,
     /// The smallest change that helps.
     pub remedy: String,
@@ -330,7 +330,7 @@ fn by_errno(call: Call, errno: i32, facts: &Facts) -> (String, String) {
             ),
             _ => ("This kernel is older than Linux 4.9, which fxtrec needs.", DOCTOR),
         },
-        _ => ("fxtrec knows no reason for this.", DOCTOR),
+        _ => ("fxtrec does not know why.", DOCTOR),
     };
     (cause.to_owned(), remedy.to_owned())
 }
@@ -343,7 +343,7 @@ fn described(err: &io::Error) -> String {
     }
 }
 
-/// A path as one word of a shell's line.
+/// A path as one word of a shell command.
 fn shell_word(path: &Path) -> String {
     let text = path.display().to_string();
     let plain = |c: char| c.is_ascii_alphanumeric() || "/._-+@%".contains(c);
@@ -403,7 +403,7 @@ mod tests {
     }
 
     #[test]
-    fn levels_of_debian_and_ubuntu_are_told_from_a_missing_capability() {
+    fn levels_of_debian_and_ubuntu_are_distinguished_from_a_missing_capability() {
         let capabilities = Capabilities::of(&[Capability::Perfmon, Capability::Bpf]);
         for level in [3, 4] {
             let paranoid = Some(level);
@@ -421,7 +421,7 @@ mod tests {
             );
             assert!(refusal.remedy.contains("setcap cap_sys_admin,"), "{refusal}");
         }
-        // At Linux's own levels, it is a security module.
+        // At Linux's own levels, the cause is a security module.
         let with = Facts { capabilities, ..ordinary_user() };
         assert!(refused(libc::EACCES, &with).cause.contains("security module"));
         let root = Facts { paranoid: Some(4), ..root() };
@@ -445,7 +445,7 @@ mod tests {
     }
 
     #[test]
-    fn the_root_of_a_container_without_the_capability_is_told_to_add_it() {
+    fn the_root_of_a_container_without_the_capability_is_asked_to_add_it() {
         let refusal =
             refused(libc::EACCES, &Facts { capabilities: Capabilities::default(), ..root() });
         assert!(refusal.cause.contains("this root user lacks CAP_PERFMON"), "{refusal}");
@@ -453,7 +453,7 @@ mod tests {
     }
 
     #[test]
-    fn a_seccomp_filter_is_told_from_a_missing_capability() {
+    fn a_seccomp_filter_is_distinguished_from_a_missing_capability() {
         let filtered = refused(libc::EPERM, &Facts { seccomp: true, ..root() });
         assert!(filtered.cause.contains("seccomp"), "{filtered}");
         let odd_errno = refused(libc::EPERM, &Facts { seccomp: true, ..ordinary_user() });
@@ -529,7 +529,7 @@ mod tests {
 
     #[test]
     fn a_tracefs_that_lockdown_closes_is_no_missing_one() {
-        // The kernel's answer if another tracefs seems to be mounted, which shows nothing.
+        // The kernel's answer if another tracefs seems to be mounted, which shows nothing about permissions.
         let error = Tracefs::find(&Fake::default().mount_fails(libc::EBUSY)).expect_err("told to");
         let facts = Facts { lockdown: Lockdown::Confidentiality, ..ordinary_user() };
         let explained = explain_tracefs(&error, &facts);

@@ -1,8 +1,8 @@
 //! Opens files that must be regular ones: programs, libraries, policies.
 //!
-//! Opening a FIFO waits for its other end, opening a device may do anything, and reading `/proc/kmsg` takes messages from others. A path
-//! from a command line or from another process's file system may be any of these. So a file is first held (`O_PATH`), which has no effect
-//! on it, then examined, and opened only if it is regular:
+//! Opening a FIFO waits for its other end, opening a device may have any effect, and reading `/proc/kmsg` takes messages away from other
+//! readers. A path from a command line or from another process's file system may be any of these. So a file is first held (`O_PATH`), which
+//! has no effect on it, then examined, and opened only if it is regular:
 //!
 //! ```text
 //!   path --O_PATH--> held --fstat, fstatfs--> a regular file --/proc/self/fd--> open
@@ -26,16 +26,17 @@ use nix::sys::statfs::{
     TRACEFS_MAGIC, fstatfs,
 };
 
-/// File systems that generate the contents of regular files when they are read; some of them block, or take what is read from others.
+/// File systems that generate the contents of regular files when they are read; some of them block, or take the data away from other
+/// readers.
 const MADE_BY_THE_KERNEL: [FsType; 4] =
     [PROC_SUPER_MAGIC, SYSFS_MAGIC, DEBUGFS_MAGIC, TRACEFS_MAGIC];
 
-/// How many overlays may be stacked. The kernel allows two.
+/// The maximum number of stacked overlays. The kernel allows two.
 const MOST_STACKED: u32 = 2;
 
 const MOUNTS_PATH: &str = "/proc/self/mountinfo";
 
-/// How often to retry a path while others rename folders on it.
+/// How often to retry a path while other processes rename directories on it.
 const WALKS: u32 = 32;
 
 /// A flag of openat2(2), since Linux 5.12: fail rather than access a file system.
@@ -46,11 +47,11 @@ const HOLD: OFlag = OFlag::O_PATH.union(OFlag::O_CLOEXEC);
 /// Which links of a path are followed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Links {
-    /// All that stay within the root.
+    /// All links that stay within the root.
     Followed,
-    /// Same, except a link at the end of the path.
+    /// The same, except a link at the end of the path.
     NotLast,
-    /// None, and no mount is crossed.
+    /// No links, and no mount is crossed.
     None,
 }
 
@@ -62,7 +63,7 @@ impl Regular {
     /// Holds the file at `path`.
     ///
     /// # Errors
-    /// What open(2) returns, and `InvalidInput` if it is not a regular file.
+    /// Errors of open(2), and `InvalidInput` if it is not a regular file.
     pub fn hold(path: &Path) -> io::Result<Regular> {
         let held = match split_at_root(path) {
             Some((root, inside)) => {
@@ -77,7 +78,7 @@ impl Regular {
     /// Holds the file at `path`, as seen by a process with this root directory.
     ///
     /// # Errors
-    /// As for [`Regular::hold`].
+    /// The same as for [`Regular::hold`].
     pub fn hold_in(root: BorrowedFd<'_>, path: &Path, links: Links) -> io::Result<Regular> {
         Regular::of(in_root(root, path, links)?)
     }
@@ -99,26 +100,26 @@ impl Regular {
     /// Opens this very file to read it.
     ///
     /// # Errors
-    /// What open(2) returns.
+    /// Errors of open(2).
     pub fn open(&self) -> io::Result<File> {
         let path = format!("/proc/self/fd/{}", self.0.as_raw_fd());
         let flags = OFlag::O_RDONLY | OFlag::O_NONBLOCK | OFlag::O_NOCTTY | OFlag::O_CLOEXEC;
         Ok(open_path(path.as_str(), flags, Mode::empty())?.into())
     }
 
-    /// Whether it may be served by a process that a user other than root has started, as far as is known: such a file may stop answering at
-    /// any time. This applies to FUSE, and to overlays, whose layers may be FUSE.
+    /// Whether a process of a user other than root may serve it: such a file may stop responding at any time. This applies to FUSE, and to
+    /// overlays, whose layers may be FUSE.
     ///
     /// # Errors
-    /// What fstat(2), fstatfs(2), or reading the table of mounts returns.
+    /// Errors of fstat(2), fstatfs(2), or of reading the table of mounts.
     pub fn is_served_by_others(&self) -> io::Result<bool> {
         is_served_by_others(self.as_fd(), MOST_STACKED)
     }
 
-    /// What fstat(2) says of it.
+    /// The result of fstat(2).
     ///
     /// # Errors
-    /// What fstat(2) returns.
+    /// Errors of fstat(2).
     pub fn facts(&self) -> io::Result<FileStat> {
         Ok(fstat(&self.0)?)
     }
@@ -136,7 +137,7 @@ impl From<Regular> for OwnedFd {
     }
 }
 
-/// Same as [`Regular::is_served_by_others`], for a file or directory on at most this many stacked overlays.
+/// The same as [`Regular::is_served_by_others`], for a file or directory on at most this many stacked overlays.
 fn is_served_by_others(held: BorrowedFd<'_>, overlays: u32) -> io::Result<bool> {
     let kind = fstatfs(held)?.filesystem_type();
     if kind != FUSE_SUPER_MAGIC && kind != OVERLAYFS_SUPER_MAGIC {
@@ -146,14 +147,14 @@ fn is_served_by_others(held: BorrowedFd<'_>, overlays: u32) -> io::Result<bool> 
     let mount = cached(held, libc::STATX_MNT_ID)
         .filter(|found| found.stx_mask & libc::STATX_MNT_ID != 0)
         .map(|found| found.stx_mnt_id);
-    // A mount that only other namespaces have may belong to any user.
+    // A mount that exists only in other namespaces may belong to any user.
     let Some(mount) = find_mount(&mounts, mount, fstat(held)?.st_dev) else { return Ok(true) };
     if kind == FUSE_SUPER_MAGIC {
         return Ok(!mount.is_roots_fuse());
     }
     let Some(overlays) = overlays.checked_sub(1) else { return Ok(true) };
     for layer in mount.layers() {
-        // Paths are those of root, who has mounted it and may have had other mounts.
+        // The paths are those that root saw, who mounted the overlay and may have had other mounts.
         let Ok(layer) = openat(AT_FDCWD, &layer, HOLD, Mode::empty()) else { continue };
         if is_served_by_others(layer.as_fd(), overlays)? {
             return Ok(true);
@@ -170,7 +171,7 @@ struct Mount<'a> {
     options: &'a str,
 }
 
-/// The mount with this number, or else with this device. With the device alone, files of an overlay may not be found.
+/// The mount with this number, or else with this device. By device alone, files of an overlay may not be found.
 fn find_mount(mounts: &str, number: Option<u64>, device: u64) -> Option<Mount<'_>> {
     let number = number.map(|number| number.to_string());
     let device = format!("{}:{}", major(device), minor(device));
@@ -182,7 +183,7 @@ fn find_mount(mounts: &str, number: Option<u64>, device: u64) -> Option<Mount<'_
 }
 
 impl Mount<'_> {
-    /// Whether root has started the process that serves it. A virtual machine's host does not count as a user here.
+    /// Whether root has started the process that serves it. The host of a virtual machine does not count as a user here.
     fn is_roots_fuse(&self) -> bool {
         self.kind == "virtiofs" || self.options.split(',').any(|option| option == "user_id=0")
     }
@@ -217,7 +218,7 @@ fn unescaped(path: &str) -> Vec<u8> {
 /// Holds the file at `path`, as seen by a process with this root directory.
 ///
 /// # Errors
-/// What openat2(2) returns.
+/// Errors of openat2(2).
 pub fn in_root(root: BorrowedFd<'_>, path: &Path, links: Links) -> io::Result<OwnedFd> {
     let within = ResolveFlag::RESOLVE_IN_ROOT | ResolveFlag::RESOLVE_NO_MAGICLINKS;
     let (flags, resolve) = match links {
@@ -232,15 +233,15 @@ pub fn in_root(root: BorrowedFd<'_>, path: &Path, links: Links) -> io::Result<Ow
     let mut walks = 0;
     loop {
         match openat2(root, path, how) {
-            // A directory was moved at the same time, and the kernel does not know whether the path stays within the root.
+            // A directory was moved at the same time, so the kernel cannot tell whether the path stays within the root.
             Err(Errno::EAGAIN) if walks < WALKS => walks += 1,
             held => return Ok(held?),
         }
     }
 }
 
-/// Whether `path`, below `root`, is the file that the kernel's `link` leads to, as far as the kernel knows without asking a file system,
-/// which may never answer. The kernel knows this for a running program's file.
+/// Whether `path`, below `root`, is the file that the kernel's `link` leads to, as far as the kernel knows without a request to the file
+/// system, which may never respond. The kernel knows this for a running program's file.
 pub fn is_cached(link: &Path, root: &Path, path: &Path) -> bool {
     let hold = |path: &Path| openat(AT_FDCWD, path, HOLD, Mode::empty()).ok();
     let resolve = ResolveFlag::from_bits_retain(RESOLVE_CACHED)
@@ -251,18 +252,18 @@ pub fn is_cached(link: &Path, root: &Path, path: &Path) -> bool {
     hold(link).and_then(|file| cached_id(&file)).is_some_and(|it| Some(it) == shown())
 }
 
-/// The device and inode of what is held, as the kernel knows them.
+/// The device and inode of the held file, as the kernel knows them.
 fn cached_id(held: &OwnedFd) -> Option<(u32, u32, u64)> {
     let found = cached(held.as_fd(), libc::STATX_INO)?;
     Some((found.stx_dev_major, found.stx_dev_minor, found.stx_ino))
 }
 
-/// Whether a held file has no name any more, as far as the kernel knows without asking a file system, which may never answer.
+/// Whether a held file no longer has a name, as far as the kernel knows without a request to the file system, which may never respond.
 pub fn is_deleted(held: BorrowedFd<'_>) -> bool {
     cached(held, libc::STATX_NLINK).is_some_and(|found| found.stx_nlink == 0)
 }
 
-/// What the kernel has cached about a held file.
+/// The kernel's cached data about a held file.
 fn cached(held: BorrowedFd<'_>, wanted: u32) -> Option<libc::statx> {
     // SAFETY: all bytes of it may be 0.
     let mut found: libc::statx = unsafe { std::mem::zeroed() };
@@ -285,10 +286,10 @@ fn split_at_root(path: &Path) -> Option<(PathBuf, &Path)> {
         .then(|| (Path::new("/proc").join(pid).join("root"), inside))
 }
 
-/// Opens a regular file for reading. Never waits for another process; waits only as long as a file system may take.
+/// Opens a regular file for reading. Never waits for another process; blocks only as long as a file system may take.
 ///
 /// # Errors
-/// What open(2) returns, and `InvalidInput` if it is not a regular file.
+/// Errors of open(2), and `InvalidInput` if it is not a regular file.
 pub fn open(path: &Path) -> io::Result<File> {
     Regular::hold(path)?.open()
 }
@@ -296,7 +297,7 @@ pub fn open(path: &Path) -> io::Result<File> {
 /// The contents of a regular file.
 ///
 /// # Errors
-/// As for [`open`], and when it cannot be read.
+/// The same as for [`open`], and when it cannot be read.
 pub fn read(path: &Path) -> io::Result<Vec<u8>> {
     let mut content = Vec::new();
     open(path)?.read_to_end(&mut content)?;
@@ -318,9 +319,9 @@ mod tests {
             fifo.as_path(),
             dir.path(),
             Path::new("/dev/null"),
-            // Opening it makes a terminal.
+            // Opening it creates a terminal.
             Path::new("/dev/ptmx"),
-            // A regular file, but reading it waits for the kernel's next message, and takes it from others.
+            // A regular file, but reading it waits for the kernel's next message, and takes the message from other readers.
             Path::new("/proc/kmsg"),
         ] {
             let error = open(path).expect_err("no regular file");

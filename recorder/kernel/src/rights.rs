@@ -1,7 +1,7 @@
 //! Opens a file with the rights of the process for which it is opened.
 //!
-//! A program chooses what its files say about other files (`.gnu_debuglink`) and what is in its own `/tmp`. Root's recorder may read
-//! everything, so it opens such files with that program's rights: then the kernel decides, with all its rules.
+//! A program chooses the references of its files to other files (`.gnu_debuglink`) and the content of its own `/tmp`. Root's recorder may
+//! read everything, so it opens such files with that program's rights: then the kernel decides, by all its rules.
 //!
 //! On Linux, each thread has its own user for file access (fsuid), groups and capabilities. So only the calling thread changes, and only
 //! temporarily.
@@ -21,13 +21,13 @@ use super::regular::{self, Regular};
 /// A user that owns no files.
 const NOBODY: u32 = 65_534;
 
-/// Not a valid user or group: the calls that set one do nothing, and return the current one.
+/// Not a valid user or group: calls that try to set it change nothing, and return the current one.
 const NO_CHANGE: u32 = u32::MAX;
 
 /// `_LINUX_CAPABILITY_VERSION_3`: sets of 64 bits, in two words.
 const CAPABILITY_VERSION: u32 = 0x2008_0522;
 
-/// CAP_DAC_OVERRIDE and CAP_DAC_READ_SEARCH, which read everything.
+/// CAP_DAC_OVERRIDE and CAP_DAC_READ_SEARCH, which permit reading everything.
 const READ_EVERYTHING: u32 = 1 << 1 | 1 << 2;
 
 /// The user and the groups of a process.
@@ -39,13 +39,13 @@ pub struct Rights {
 }
 
 impl Rights {
-    /// The rights of an unknown process: it may read what all users may read.
+    /// The rights of an unknown process, which may read only files that all users may read.
     pub fn nobody() -> Rights {
         Rights { uid: NOBODY, gid: NOBODY, groups: Vec::new() }
     }
 
-    /// The rights of the process with this `status` file. If it runs with the rights of two users, as a set-user-id program does, for which
-    /// of them it works is unknown, so it gets the rights of neither.
+    /// The rights of the process with this `status` file. If it runs with the rights of two users, as a set-user-id program does, it is
+    /// unknown for which of them it works, so it gets the rights of neither.
     pub fn of_status(status: &[u8]) -> Rights {
         let numbers = |name: &str| -> Option<Vec<u32>> {
             field(status, name)?.split_whitespace().map(|word| word.parse().ok()).collect()
@@ -66,7 +66,7 @@ impl Rights {
     /// rights of its own user.
     ///
     /// # Errors
-    /// EPERM if that is not possible and the own user is root, and what `what` returns.
+    /// EPERM if that is not possible and the own user is root, and the errors of `what`.
     pub fn with<T>(&self, what: impl FnOnce() -> io::Result<T>) -> io::Result<T> {
         let changed = Changed::to(self)?;
         let result = what();
@@ -77,8 +77,8 @@ impl Rights {
     /// Opens a regular file as [`regular::open`] does, with these rights.
     ///
     /// # Errors
-    /// As for [`regular::open`] and [`Rights::with`], and EACCES if it is not known whose rights these are and not all users may read the
-    /// file.
+    /// The same as for [`regular::open`] and [`Rights::with`], and EACCES if it is unknown whose rights these are and not all users may
+    /// read the file.
     pub fn open(&self, path: &Path) -> io::Result<File> {
         self.open_by(|| regular::open(path))
     }
@@ -90,7 +90,7 @@ impl Rights {
 
     fn open_by(&self, open: impl FnOnce() -> io::Result<File>) -> io::Result<File> {
         let file = self.with(open)?;
-        // An unknown user may lack permission to read the file.
+        // An unknown user may not have permission to read the file.
         match *self != Rights::nobody() || is_for_everybody(&file)? {
             true => Ok(file),
             false => Err(Errno::EACCES.into()),
@@ -102,7 +102,7 @@ impl Rights {
 /// which file is read. Root keeps them.
 ///
 /// # Errors
-/// What capget(2) and capset(2) return.
+/// Errors of capget(2) and capset(2).
 pub fn without_those_of_the_file<T>(what: impl FnOnce() -> T) -> io::Result<T> {
     if geteuid().is_root() {
         return Ok(what());
@@ -121,13 +121,13 @@ fn is_for_everybody(file: &File) -> io::Result<bool> {
         let name = c"system.posix_acl_access".as_ptr();
         // SAFETY: the name is a string that lives as long as the program; with a size of zero nothing is written.
         let size = unsafe { libc::fgetxattr(file.as_raw_fd(), name, std::ptr::null_mut(), 0) };
-        // A file system that has no lists says so, as does a file without one.
+        // A file system without access lists reports that, and so does a file without one.
         !matches!(Errno::result(size), Err(Errno::ENODATA | Errno::EOPNOTSUPP))
     };
     Ok(file.metadata()?.mode() & READ_BY_ALL == READ_BY_ALL && !has_list())
 }
 
-/// The former rights of the thread, which are restored when this is dropped.
+/// The former rights of the thread, which are restored on drop.
 struct Changed {
     uid: Uid,
     gid: Gid,
@@ -139,7 +139,7 @@ impl Changed {
     fn to(rights: &Rights) -> io::Result<Changed> {
         let groups: Vec<u32> = getgroups()?.into_iter().map(Gid::as_raw).collect();
         let capabilities = Sets::get()?;
-        // Groups first: changing groups needs a capability that changing the user may take away.
+        // Groups are changed first: changing groups needs a capability that changing the user may remove.
         let groups = set_groups(&rights.groups).is_ok().then_some(groups);
         let gid = setfsgid(Gid::from_raw(rights.gid));
         let uid = setfsuid(Uid::from_raw(rights.uid));
@@ -157,7 +157,7 @@ impl Drop for Changed {
     fn drop(&mut self) {
         setfsuid(self.uid);
         setfsgid(self.gid);
-        // The thread may get back what it had; if not, it has fewer rights than before, which shows when it needs more.
+        // The thread may regain its former rights; if not, it has fewer rights than before, and operations that need them fail.
         if let Some(groups) = &self.groups {
             let _ = set_groups(groups);
         }
@@ -165,7 +165,7 @@ impl Drop for Changed {
     }
 }
 
-/// Sets the groups of this thread only; libc's call sets those of all threads.
+/// Sets the groups of this thread only; libc's call would set the groups of all threads.
 fn set_groups(groups: &[u32]) -> Result<(), Errno> {
     // SAFETY: the call reads the given number of groups from a live slice of that length.
     let result = unsafe { libc::syscall(libc::SYS_setgroups, groups.len(), groups.as_ptr()) };
@@ -264,7 +264,7 @@ mod tests {
             (user(&[0]), &secret, false),
             (user(&[]), &shared, false),
             (user(&[4711]), &shared, true),
-            // All users may read it, but not reach it.
+            // All users may read the file, but not its directory.
             (user(&[4711]), &hidden, false),
             (Rights::nobody(), &hidden, false),
             (Rights { uid: 0, gid: 0, groups: vec![] }, &hidden, true),

@@ -96,7 +96,7 @@ impl Ring {
         unsafe { AtomicU64::from_ptr(&raw mut (*page).data_tail) }
     }
 
-    /// Looks for what the kernel has added and returns the number of bytes that wait to be read.
+    /// Checks for new data from the kernel and returns the number of bytes that wait to be read.
     pub fn refresh(&mut self) -> u64 {
         // Acquire: the bytes below the head were written before the kernel published it.
         self.head = self.shared_head().load(Ordering::Acquire);
@@ -147,9 +147,9 @@ impl Ring {
     #[inline(always)]
     fn bytes(&self, at: usize, len: usize) -> &[u8] {
         assert!(at + len <= self.size);
-        // SAFETY: the assertion keeps the range inside the data area, which is inside the mapping (checked in `new`).
-        // Callers ask only for bytes between tail and head, which the kernel does not write until `release` moves the
-        // tail, and that needs `&mut self`, so no slice is alive then.
+        // SAFETY: the assertion keeps the range inside the data area, which is inside the mapping (checked in `new`). Callers request only
+        // bytes between tail and head, which the kernel does not write until `release` moves the tail, and that needs `&mut self`, so no
+        // slice is alive then.
         unsafe { std::slice::from_raw_parts(self.mapping.base().add(self.data_offset + at), len) }
     }
 

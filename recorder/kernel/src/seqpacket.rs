@@ -1,6 +1,6 @@
-//! Unix sockets that carry whole messages in order (SOCK_SEQPACKET), and descriptors with them.
+//! Unix sockets that carry whole messages in order (SOCK_SEQPACKET), with descriptors.
 //!
-//! No call here blocks: callers that want to wait poll the descriptors.
+//! No call here blocks: callers that need to wait poll the descriptors.
 
 use std::fmt;
 use std::io::{self, IoSlice, IoSliceMut};
@@ -19,14 +19,14 @@ use nix::sys::socket::{
 use super::linger::{BriefClose, interrupted, refuse_descriptors};
 use super::random;
 
-/// The most descriptors that are taken with one message.
+/// The maximum number of descriptors that are accepted with one message.
 const FEW_DESCRIPTORS: usize = 4;
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Address {
-    /// A name that is in no file system, and disappears with the socket.
+    /// A name that is not in a file system, and disappears with the socket.
     Abstract(String),
-    /// A file, which stays after the socket is gone.
+    /// A file, which remains after the socket is closed.
     Path(PathBuf),
 }
 
@@ -34,7 +34,7 @@ impl Address {
     /// An abstract name that begins with `prefix` and cannot be guessed.
     ///
     /// # Errors
-    /// What getrandom(2) returns.
+    /// Errors of getrandom(2).
     pub fn unguessable(prefix: &str) -> io::Result<Address> {
         Ok(Address::Abstract(format!("{prefix}-{}", random::hex_token()?)))
     }
@@ -65,7 +65,7 @@ impl fmt::Display for Address {
     }
 }
 
-/// The process at the other end, as it was when the connection was made.
+/// The process at the other end, at the time when the connection was created.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Peer {
     /// Its process id in this pid namespace; 0 if it is not visible here.
@@ -89,7 +89,7 @@ impl Listener {
     /// Listens at an unused address.
     ///
     /// # Errors
-    /// What socket(2), bind(2) or listen(2) return.
+    /// Errors of socket(2), bind(2) or listen(2).
     pub fn bind(address: Address) -> io::Result<Listener> {
         let socket = new_socket()?;
         bind(socket.as_raw_fd(), &address.unix()?)?;
@@ -101,7 +101,7 @@ impl Listener {
     /// Takes over a socket that already listens.
     ///
     /// # Errors
-    /// If it is not a listening socket of this kind, or has no address.
+    /// When it is not a listening socket of this kind, or has no address.
     pub fn from_passed(socket: OwnedFd) -> io::Result<Listener> {
         super::activation::check(&socket, SockType::SeqPacket)?;
         let address: UnixAddr = getsockname(socket.as_raw_fd())?;
@@ -126,7 +126,7 @@ impl Listener {
     /// The next connection, if one waits.
     ///
     /// # Errors
-    /// What accept4(2) or getsockopt(2) return; a connection that was closed before it was accepted does not count.
+    /// Errors of accept4(2) or getsockopt(2); a connection that was closed before it was accepted does not count.
     pub fn accept(&self) -> io::Result<Option<(Seqpacket, Peer)>> {
         let flags = SockFlag::SOCK_CLOEXEC | SockFlag::SOCK_NONBLOCK;
         let raw = match accept4(self.socket.as_fd().as_raw_fd(), flags) {
@@ -153,7 +153,7 @@ pub enum Received {
     /// A message of this many bytes.
     Message(usize),
     Nothing,
-    /// The other side has closed, or is gone. An empty message looks the same, but no protocol here has such messages.
+    /// The other side has closed its end, or has ended. An empty message looks the same, but no protocol here has such messages.
     End,
 }
 
@@ -165,7 +165,7 @@ impl Seqpacket {
     /// Two ends of one connection: one for this process, which accepts no descriptors, and one for another process, whose calls may block.
     ///
     /// # Errors
-    /// What socketpair(2) returns.
+    /// Errors of socketpair(2).
     pub fn pair() -> io::Result<(Seqpacket, Seqpacket)> {
         let flags = SockFlag::SOCK_CLOEXEC;
         let (one, other) = socketpair(AddressFamily::Unix, SockType::SeqPacket, None, flags)?;
@@ -176,7 +176,7 @@ impl Seqpacket {
     /// Connects to a listener.
     ///
     /// # Errors
-    /// What socket(2) or connect(2) return; EAGAIN if too many connections wait there.
+    /// Errors of socket(2) or connect(2); EAGAIN if too many connections wait there.
     pub fn connect(address: &Address) -> io::Result<Seqpacket> {
         let socket = new_socket()?;
         connect(socket.as_raw_fd(), &address.unix()?)?;
@@ -186,7 +186,7 @@ impl Seqpacket {
     /// Sends a message, with descriptors.
     ///
     /// # Errors
-    /// What sendmsg(2) returns: EAGAIN if the other side leaves too many messages unread, EPIPE if it is gone (no signal is raised).
+    /// Errors of sendmsg(2): EAGAIN if the other side leaves too many messages unread, EPIPE if it has ended (no signal is raised).
     pub fn send(&self, message: &[u8], descriptors: &[BorrowedFd<'_>]) -> io::Result<()> {
         let raw: Vec<_> = descriptors.iter().map(AsRawFd::as_raw_fd).collect();
         let control = [ControlMessage::ScmRights(&raw)];
@@ -201,15 +201,15 @@ impl Seqpacket {
         }
     }
 
-    /// Receives a message; what does not fit into `buffer` is cut off. Descriptors that come with it are closed.
+    /// Receives a message; bytes that do not fit into `buffer` are cut off. Descriptors that come with it are closed.
     ///
     /// # Errors
-    /// What recv(2) returns, except for the cases of [`Received`].
+    /// Errors of recv(2), except for the cases of [`Received`].
     pub fn receive(&self, buffer: &mut [u8]) -> io::Result<Received> {
         let fd = self.as_fd().as_raw_fd();
         let mut receive = || interrupted(|| recv(fd, buffer, MsgFlags::MSG_DONTWAIT));
         let received = match receive() {
-            // The other side closed with unread messages. What it had sent before is still there, and is received now.
+            // The other side closed with unread messages. Its earlier messages are still queued, and are received now.
             Err(Errno::ECONNRESET) => receive(),
             received => received,
         };
@@ -221,10 +221,10 @@ impl Seqpacket {
         }
     }
 
-    /// Receives a message, and appends the descriptors that come with it, close-on-exec; more than a few are closed.
+    /// Receives a message, and appends the descriptors that come with it, close-on-exec; descriptors beyond the maximum are closed.
     ///
     /// # Errors
-    /// What recvmsg(2) returns, except for the cases of [`Received`].
+    /// Errors of recvmsg(2), except for the cases of [`Received`].
     pub fn receive_with(
         &self,
         buffer: &mut [u8],
@@ -241,7 +241,7 @@ impl Seqpacket {
         };
         for message in received.cmsgs()? {
             if let ControlMessageOwned::ScmRights(raw) = message {
-                // SAFETY: the kernel has just made these descriptors for this process, and nothing else knows them.
+                // SAFETY: the kernel has just created these descriptors for this process, and no other code knows them.
                 descriptors.extend(raw.iter().map(|&raw| unsafe { OwnedFd::from_raw_fd(raw) }));
             }
         }

@@ -1,4 +1,4 @@
-//! Memory that is given to another process, with a size that can no longer change.
+//! Memory that is shared with another process, with a size that can no longer change.
 //!
 //! The size is sealed: if the file were truncated while it is read here, SIGBUS would kill fxtrec. If the other process is killed, the
 //! contents stay as it left them.
@@ -24,20 +24,20 @@ pub struct SharedMemory {
     words: SharedView,
 }
 
-/// What is left after the file was passed on: the mappings.
+/// The part that remains after the file was passed on: the mappings.
 #[derive(Debug)]
 pub struct SharedView {
     /// All of it, read-only.
     all: Mapping,
-    /// The header alone, for the word that makes writers wait.
+    /// The header only, for the word that makes writers wait.
     header: Mapping,
 }
 
 impl SharedMemory {
-    /// Makes a file of `bytes` zeros, which take no memory until they are written.
+    /// Creates a file of `bytes` zeros, which take no memory until they are written.
     ///
     /// # Errors
-    /// What memfd_create(2), ftruncate(2), fcntl(2) or mmap(2) return.
+    /// Errors of memfd_create(2), ftruncate(2), fcntl(2) or mmap(2).
     pub fn new(name: &str, bytes: usize) -> io::Result<SharedMemory> {
         let file = open(name)?;
         let length = i64::try_from(bytes).map_err(io::Error::other)?;
@@ -74,7 +74,7 @@ fn open(name: &str) -> io::Result<OwnedFd> {
 /// A file in memory with these contents.
 ///
 /// # Errors
-/// What memfd_create(2) or write(2) return.
+/// Errors of memfd_create(2) or write(2).
 pub fn file_of(name: &str, bytes: &[u8]) -> io::Result<OwnedFd> {
     let mut file = std::fs::File::from(open(name)?);
     io::Write::write_all(&mut file, bytes)?;

@@ -1,6 +1,6 @@
-//! Signals as something to read, not something that interrupts.
+//! Reads signals from a descriptor, so that they interrupt nothing.
 //!
-//! The signals that end or steer a recording are blocked and read from a
+//! The signals that end or control a recording are blocked and read from a
 //! signalfd, in the same poll as everything else the recorder waits for; no
 //! handler exists. Three things follow:
 //!
@@ -8,7 +8,7 @@
 //!   exists, since threads inherit what is blocked.
 //! - COMMAND must not inherit it: [`Signals::inherited`] is what COMMAND gets
 //!   (see [`crate::child`]).
-//! - SIGINT and SIGTERM always count, also where they were ignored at start: a
+//! - SIGINT and SIGTERM always count, even if they were ignored at start: a
 //!   shell ignores SIGINT for what a script starts with `&`, and that is to end
 //!   by `kill -INT`, as other recorders do. COMMAND ignores the signals that it would ignore without
 //!   fxtrec, and any other signal that was ignored (SIGHUP by nohup) stays so.
@@ -29,16 +29,16 @@ use nix::sys::signalfd::{SfdFlags, SignalFd};
 
 use super::stop_token::StopToken;
 
-/// What is read from the signalfd, even if it was ignored at start: a blocked signal is kept all the same.
+/// Read from the signalfd, even if ignored at start: a blocked signal is kept nevertheless.
 const ALWAYS: [Signal; 2] = [Signal::SIGINT, Signal::SIGTERM];
 
-/// What is read from the signalfd, unless it was ignored at start.
+/// Read from the signalfd, unless ignored at start.
 const CAUGHT: [Signal; 3] = [Signal::SIGHUP, Signal::SIGQUIT, Signal::SIGUSR2];
 
 /// The signals with which a terminal stops jobs.
 const STOPS: [Signal; 3] = [Signal::SIGTSTP, Signal::SIGTTIN, Signal::SIGTTOU];
 
-/// How fxtrec was started with respect to signals; COMMAND is to start the same way.
+/// The signal settings at fxtrec's start, with which COMMAND must start, too.
 #[derive(Clone, Copy, Debug)]
 pub struct Inherited {
     pub(super) mask: SigSet,
@@ -55,13 +55,13 @@ pub struct Signals {
     parent: Option<Parent>,
 }
 
-/// The parent process, if the kernel announces its end by a signal: once for each of its threads, which would look like a
-/// repeated request of the user.
+/// The parent process, if the kernel announces its end by a signal: once for each of its threads, which would look like a repeated request
+/// from the user.
 #[derive(Debug)]
 struct Parent {
     pid: u32,
     signal: Signal,
-    /// Whether such a signal has come from it.
+    /// Whether it has sent such a signal.
     heard: bool,
 }
 
@@ -72,7 +72,7 @@ impl Parent {
         Ok(signal.map(|signal| Parent { pid, signal, heard: false }))
     }
 
-    /// Whether it has ended, or does so within a moment: its threads end one after the other.
+    /// Whether it has ended, or is about to: its threads end one after the other.
     fn has_ended(&self) -> bool {
         (0..20).any(|_| {
             let has_ended = std::os::unix::process::parent_id() != self.pid;
@@ -87,21 +87,21 @@ impl Parent {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Caught {
     pub signal: Signal,
-    /// Whether a process sent it, with kill(2) and the like. Otherwise the kernel did: Ctrl-C and
-    /// hang-up of the terminal, which COMMAND gets as well, or the end of a child.
+    /// Whether a process sent it, with kill(2) and the like. Otherwise the kernel did: Ctrl-C and hang-up of the terminal, which COMMAND
+    /// receives as well, or the end of a child.
     pub from_user: bool,
-    /// The process that sent it, or the child that ended, as this pid namespace numbers it.
+    /// The process that sent it, or the child that ended, by its id in this pid namespace.
     pub pid: u32,
 }
 
 impl Signals {
     /// Blocks the signals in this thread, and in those it starts later, and opens the signalfd.
     ///
-    /// SIGCHLD is always among them. SIGXFSZ is blocked as well, so that a file size limit is an
-    /// error of the write instead of the end of the process.
+    /// SIGCHLD is always among them. SIGXFSZ is blocked as well, so that exceeding a file size limit is an error of the write and does not
+    /// end the process.
     ///
     /// # Errors
-    /// What signalfd(2), sigaction(2) or sigprocmask(2) return.
+    /// Errors of signalfd(2), sigaction(2) or sigprocmask(2).
     pub fn catch() -> io::Result<Signals> {
         Signals::catch_and(&[])
     }
@@ -110,7 +110,7 @@ impl Signals {
     /// [`Signals::stop_here`].
     ///
     /// # Errors
-    /// As for [`Signals::catch`].
+    /// The same as for [`Signals::catch`].
     pub fn catch_stops_too() -> io::Result<Signals> {
         Signals::catch_and(&STOPS)
     }
@@ -118,7 +118,7 @@ impl Signals {
     /// The same with the signal for a changed terminal size.
     ///
     /// # Errors
-    /// As for [`Signals::catch`].
+    /// The same as for [`Signals::catch`].
     pub fn catch_resizes_too() -> io::Result<Signals> {
         Signals::catch_and(&[Signal::SIGWINCH])
     }
@@ -126,7 +126,7 @@ impl Signals {
     fn catch_and(more: &[Signal]) -> io::Result<Signals> {
         let child_ignored = is_ignored(Signal::SIGCHLD)?;
         if child_ignored {
-            // An ignored SIGCHLD would make the kernel forget how COMMAND ended.
+            // If SIGCHLD were ignored, the kernel would discard COMMAND's exit status.
             let default = SigAction::new(SigHandler::SigDfl, SaFlags::empty(), SigSet::empty());
             // SAFETY: no handler is installed, so nothing can run at an unsuitable moment.
             unsafe { sigaction(Signal::SIGCHLD, &default) }?;
@@ -149,15 +149,15 @@ impl Signals {
         Ok(Signals { fd, inherited, parent: Parent::of_this_process()? })
     }
 
-    /// The next signal that arrived, or `None` when there is none now.
+    /// The next signal that arrived, or `None` if there is none.
     ///
     /// # Errors
-    /// What read(2) returns.
+    /// Errors of read(2).
     pub fn read(&mut self) -> io::Result<Option<Caught>> {
         while let Some(info) = self.fd.read_signal()? {
             let number = i32::try_from(info.ssi_signo).map_err(|_| io::ErrorKind::InvalidData)?;
             let signal = Signal::try_from(number)?;
-            // Codes of the kernel are positive, those of kill, sigqueue and tgkill are not.
+            // Codes of the kernel are positive, codes of kill, sigqueue and tgkill are not.
             let caught = Caught { signal, from_user: info.ssi_code <= 0, pid: info.ssi_pid };
             let is_its = |it: &&mut Parent| (it.pid, it.signal) == (caught.pid, signal);
             if let Some(parent) = self.parent.as_mut().filter(is_its)
@@ -166,7 +166,7 @@ impl Signals {
                 if parent.has_ended() {
                     continue;
                 }
-                // It uses the same signal for its own requests: from now on each counts.
+                // The parent uses the same signal for its own requests, so from now on each one counts.
                 self.parent = None;
             }
             return Ok(Some(caught));
@@ -177,18 +177,18 @@ impl Signals {
     /// Stops this process as `signal` would have if it were not read here; returns when the process was continued.
     ///
     /// # Errors
-    /// What sigprocmask(2) and kill(2) return.
+    /// Errors of sigprocmask(2) and kill(2).
     pub fn stop_here(&self, signal: Signal) -> io::Result<()> {
         let mut only = SigSet::empty();
         only.add(signal);
         let before = only.thread_swap_mask(SigmaskHow::SIG_UNBLOCK)?;
-        // The other threads block it, so it is this one's, before the call returns.
+        // The other threads block it, so this thread receives it before the call returns.
         let sent = nix::sys::signal::kill(nix::unistd::Pid::this(), signal);
         before.thread_set_mask()?;
         Ok(sent?)
     }
 
-    /// How signals stood before [`Signals::catch`].
+    /// The signal settings before [`Signals::catch`].
     pub fn inherited(&self) -> Inherited {
         self.inherited
     }
@@ -200,8 +200,8 @@ impl AsFd for Signals {
     }
 }
 
-/// Ends the process when a termination signal is not read for some time: the thread that should read it waits for
-/// something that may never come, such as a pipe that is full or a terminal that was stopped.
+/// Ends the process when a termination signal is not read for some time: the thread that should read it is blocked, perhaps forever, for
+/// example on a pipe that is full or a terminal that was stopped.
 #[derive(Debug)]
 #[must_use = "it watches until it is dropped"]
 pub struct Guard {
@@ -233,11 +233,11 @@ impl Guard {
                     None => token.wait(std::iter::once(arrived.as_fd()), Duration::from_secs(3600)),
                     Some(_) => token.wait(std::iter::empty(), GUARD_STEP),
                 };
-                // Without a way to wait, there is nothing to watch.
+                // If waiting is not possible, there is nothing to watch.
                 let Ok(()) = waited else { return };
                 match since {
                     _ if !is_readable(&arrived) => since = None,
-                    // Such as the end of a child.
+                    // For example the end of a child.
                     Some(_) if !end_is_pending() => since = Some(Instant::now()),
                     None => since = Some(Instant::now()),
                     Some(begun) if begun.elapsed() >= patience => {
@@ -281,20 +281,20 @@ fn end_is_pending() -> bool {
 
 fn end_process(status: u8) -> ! {
     if super::terminal::stderr_takes_text() {
-        // Not through the standard library: a thread that waits there holds its lock.
+        // This avoids the standard library: a thread that waits there holds its lock.
         let text = b"\nfxtrec: ended by a signal while waiting: the written part is readable\n";
         let _ = nix::unistd::write(std::io::stderr(), text);
     }
-    // SAFETY: the call ends the process without running any of its code, and the kernel frees what the process holds. Nothing less ends
-    // a thread that waits in the kernel.
+    // SAFETY: the call ends the process without running any of its code, and the kernel frees its resources. No other measure ends a thread
+    // that is blocked in the kernel.
     unsafe { libc::_exit(status.into()) }
 }
 
-/// Lets a write beyond the limit of file sizes (`ulimit -f`) fail with EFBIG instead of ending the process by SIGXFSZ. The programs that
-/// this process runs have the default action again: a handler does not survive exec.
+/// Makes a write beyond the limit of file sizes (`ulimit -f`) fail with EFBIG; otherwise SIGXFSZ would end the process. Programs that this
+/// process runs get the default action again: a handler does not survive exec.
 ///
 /// # Errors
-/// What sigaction(2) returns.
+/// Errors of sigaction(2).
 pub fn survive_file_size_limit() -> io::Result<()> {
     extern "C" fn nothing(_: libc::c_int) {}
     if is_ignored(Signal::SIGXFSZ)? {
@@ -318,8 +318,8 @@ fn is_ignored(signal: Signal) -> io::Result<bool> {
     Ok(unsafe { now.assume_init() }.sa_sigaction == libc::SIG_IGN)
 }
 
-/// Whether SIGPIPE was ignored when the process started. Rust's runtime ignores it before `main`,
-/// and the usual state, which COMMAND must get, would be lost.
+/// Whether SIGPIPE was ignored when the process started. Rust's runtime ignores it before `main`, which would hide the original state,
+/// which COMMAND must get.
 static PIPE_IGNORED_AT_START: AtomicBool = AtomicBool::new(false);
 
 // SAFETY: the section holds pointers to functions of this type, which the loader calls once, in the
@@ -342,9 +342,8 @@ mod tests {
 
     use super::*;
 
-    // Signals are blocked per thread, and raise() addresses the calling thread, so each test has
-    // its signals to itself. What the process was told to ignore at its start (nohup, `&` in a
-    // script) is not caught.
+    // Signals are blocked per thread, and raise() addresses the calling thread, so each test has its signals to itself. Signals that the
+    // process was started with as ignored (nohup, `&` in a script) are not caught.
 
     #[test]
     fn a_caught_signal_is_read_with_its_sender() {
@@ -359,7 +358,7 @@ mod tests {
 
     #[test]
     fn the_mask_from_before_is_kept_for_command() {
-        // Among those that fxtrec blocks, and one that it does not.
+        // One of the signals that fxtrec blocks, and another one.
         let mut before = SigSet::empty();
         before.add(Signal::SIGTERM);
         before.add(Signal::SIGUSR1);

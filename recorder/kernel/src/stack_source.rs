@@ -21,14 +21,14 @@ pub enum StackSourceError {
 
 #[derive(Debug)]
 pub enum StackSource {
-    /// They decide in the kernel which waits are long, and copy the stack memory for unwinding.
+    /// The programs decide in the kernel which waits are long, and copy the stack memory for unwinding.
     Bpf(BlockedStacks),
     /// By frame pointers alone.
     Callchains(CallchainStacks),
 }
 
 impl StackSource {
-    /// What a source of switches needs to note which threads wait, so that stacks need no separate program on switches.
+    /// The data that a source of switches needs to note which threads wait, so that stacks need no separate program on switches.
     pub fn notes(&self) -> Option<WaitNotes<'_>> {
         match self {
             StackSource::Bpf(stacks) => stacks.notes(),
@@ -36,7 +36,7 @@ impl StackSource {
         }
     }
 
-    /// Selects the processes whose waits are wanted, if not all are.
+    /// Selects the processes whose waits are recorded, if not all are.
     pub fn choose(&self, pids: &[Pid]) {
         if let StackSource::Bpf(stacks) = self {
             stacks.choose(pids);
@@ -78,7 +78,7 @@ impl StackSource {
         }
     }
 
-    /// Stops; what was recorded stays readable.
+    /// Stops the recording of stacks; recorded samples stay readable.
     pub fn detach(&mut self) {
         match self {
             StackSource::Bpf(stacks) => stacks.detach(),
@@ -86,7 +86,7 @@ impl StackSource {
         }
     }
 
-    /// Hands out the available samples. `None` stands for an unreadable one.
+    /// Passes on the available samples. `None` represents an unreadable sample.
     pub fn read(&mut self, mut take: impl FnMut(Option<Sample>)) {
         match self {
             StackSource::Bpf(stacks) => stacks.read(take),
@@ -94,7 +94,7 @@ impl StackSource {
         }
     }
 
-    /// Hands out perf's records of the code of processes since the last call.
+    /// Passes on perf's records of the code of processes since the last call.
     pub fn read_code(&mut self, take: impl FnMut(RawRecord<'_>)) {
         match self {
             StackSource::Bpf(stacks) => stacks.read_code(take),
@@ -102,7 +102,7 @@ impl StackSource {
         }
     }
 
-    /// Why there are no records of the code of processes, if so: then processes must be inspected while they live.
+    /// Why there are no records of the code of processes, if there are none; processes must then be inspected while they live.
     pub fn without_code(&self) -> Option<&io::Error> {
         match self {
             StackSource::Bpf(stacks) => stacks.without_code(),
@@ -118,7 +118,7 @@ impl StackSource {
     /// See [`BlockedStacks::set_python`].
     ///
     /// # Errors
-    /// When there is no room for one more.
+    /// When there is no room for another process.
     pub fn set_python(&self, pid: Pid, python: Option<&Python>) -> io::Result<()> {
         match self {
             StackSource::Bpf(stacks) => stacks.set_python(pid, python),
@@ -134,7 +134,7 @@ impl StackSource {
         }
     }
 
-    /// Whether there are stacks that begin with the functions that take them.
+    /// Whether some stacks begin with the functions that take them.
     pub fn has_own_stacks(&self) -> bool {
         match self {
             StackSource::Bpf(stacks) => stacks.has_own_stacks(),
@@ -142,7 +142,7 @@ impl StackSource {
         }
     }
 
-    /// Whether stacks of this kind do: a thread takes its own stack on a tracepoint.
+    /// Whether stacks of this kind are recorded by the thread itself, on a tracepoint.
     pub fn is_own_stack(&self, kind: SampleKind) -> bool {
         match kind {
             SampleKind::OffCpu => matches!(self, StackSource::Callchains(_)),

@@ -76,7 +76,7 @@ fn parse(stat: &str, nanos_per_tick: u64) -> Vec<(Cpu, Nanos)> {
         let ticks: u64 = words.nth(COLUMNS_BEFORE)?.parse().ok()?;
         Some((Cpu(number), Nanos(ticks.saturating_mul(nanos_per_tick))))
     };
-    // The line of all CPUs has no number, and eleven figures.
+    // The line for all CPUs has no number, and eleven figures.
     let of_one = |line: &&str| !line.starts_with("cpu ");
     stat.lines().filter(of_one).filter_map(cpu).collect()
 }

@@ -23,7 +23,7 @@ impl StopToken {
     /// A token that has not been stopped.
     ///
     /// # Errors
-    /// What eventfd(2) returns.
+    /// Errors of eventfd(2).
     pub fn new() -> io::Result<StopToken> {
         let event = EventFd::from_flags(EfdFlags::EFD_CLOEXEC | EfdFlags::EFD_NONBLOCK)?;
         Ok(StopToken(Arc::new(Inner { event, stopped: AtomicBool::new(false) })))
@@ -48,7 +48,7 @@ impl StopToken {
     /// Waits until one of `fds` is readable, [`StopToken::stop`] is called or `timeout` has passed.
     ///
     /// # Errors
-    /// What poll(2) returns; an interruption by a signal is not an error.
+    /// Errors of poll(2); an interruption by a signal is not an error.
     pub fn wait<'a>(
         &'a self,
         fds: impl Iterator<Item = BorrowedFd<'a>>,
@@ -57,7 +57,7 @@ impl StopToken {
         let waiting = std::iter::once(self.fd()).chain(fds);
         let mut polled: Vec<PollFd<'_>> =
             waiting.map(|fd| PollFd::new(fd, PollFlags::POLLIN)).collect();
-        // poll takes milliseconds: if they were rounded down, the last one before a deadline would be spent in a tight loop.
+        // poll takes milliseconds: rounding down would spend the last one before a deadline in a tight loop.
         let millis = timeout.as_nanos().div_ceil(1_000_000);
         let timeout = PollTimeout::try_from(millis).unwrap_or(PollTimeout::MAX);
         match poll(&mut polled, timeout) {

@@ -1,4 +1,4 @@
-//! Unix sockets that carry a stream of bytes (SOCK_STREAM), and descriptors with them.
+//! Unix sockets that carry a stream of bytes (SOCK_STREAM), with descriptors.
 
 use std::io::{self, IoSlice, IoSliceMut};
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd, RawFd};
@@ -7,16 +7,16 @@ use std::os::unix::net::UnixStream;
 use nix::errno::Errno;
 use nix::sys::socket::{ControlMessage, ControlMessageOwned, MsgFlags, UnixAddr, recvmsg, sendmsg};
 
-/// The most descriptors that are taken with one read; further ones are closed.
+/// The maximum number of descriptors that are accepted with one read; further ones are closed.
 const FEW_DESCRIPTORS: usize = 8;
 
 /// The maximum number of descriptors that the kernel passes in one message (SCM_MAX_FD).
 const MOST_DESCRIPTORS: usize = 253;
 
-/// Receives what is there, or waits for something; 0 bytes mean the end. Appends the descriptors that come with it, close-on-exec.
+/// Receives available data, or waits for some; 0 bytes mean the end. Appends the descriptors that come with it, close-on-exec.
 ///
 /// # Errors
-/// What recvmsg(2) returns; an interruption is not an error.
+/// Errors of recvmsg(2); an interruption is not an error.
 pub fn receive(
     socket: &UnixStream,
     buffer: &mut [u8],
@@ -34,9 +34,9 @@ pub fn receive(
     };
     for message in received.cmsgs()? {
         if let ControlMessageOwned::ScmRights(raw) = message {
-            // SAFETY: the kernel has just made these descriptors for this process, and nothing else knows them.
+            // SAFETY: the kernel has just created these descriptors for this process, and nothing else knows them.
             let owned = raw.iter().map(|&raw| unsafe { OwnedFd::from_raw_fd(raw) });
-            // Those that are not taken are dropped, and so closed.
+            // Descriptors that the caller does not take are dropped, which closes them.
             for (index, descriptor) in owned.enumerate() {
                 if index < FEW_DESCRIPTORS {
                     descriptors.push(descriptor);
@@ -47,19 +47,19 @@ pub fn receive(
     Ok(received.bytes)
 }
 
-/// Looks at what is there, or waits for something, without consuming it. Also returns whether descriptors come with it; none is received.
+/// Reads available data without consuming it, or waits for some. Also returns whether descriptors come with it; none is received.
 ///
 /// # Errors
-/// What recvmsg(2) returns; an interruption is not an error.
+/// Errors of recvmsg(2); an interruption is not an error.
 pub fn peek(socket: &UnixStream, buffer: &mut [u8]) -> io::Result<(usize, bool)> {
     let received = receive_without_room(socket, buffer, MsgFlags::MSG_PEEK)?;
     Ok((received.0, received.1.contains(MsgFlags::MSG_CTRUNC)))
 }
 
-/// Same as [`receive`], without descriptors: the kernel closes them, which may take as long as [`super::linger`] describes.
+/// The same as [`receive`], without descriptors: the kernel closes them, which may take as long as [`super::linger`] describes.
 ///
 /// # Errors
-/// What recvmsg(2) returns; an interruption is not an error.
+/// Errors of recvmsg(2); an interruption is not an error.
 pub fn receive_without_descriptors(socket: &UnixStream, buffer: &mut [u8]) -> io::Result<usize> {
     receive_without_room(socket, buffer, MsgFlags::empty()).map(|(bytes, _)| bytes)
 }
@@ -78,10 +78,10 @@ fn receive_without_room(
     }
 }
 
-/// Sends all of `bytes`, and waits if there is no room. The descriptors go with the first byte.
+/// Sends all of `bytes`, and waits if there is no room. The descriptors are sent with the first byte.
 ///
 /// # Errors
-/// What sendmsg(2) returns; EPIPE if the other side is gone (no signal is raised).
+/// Errors of sendmsg(2); EPIPE if the other side has ended (no signal is raised).
 pub fn send(socket: &UnixStream, bytes: &[u8], descriptors: &[BorrowedFd<'_>]) -> io::Result<()> {
     let raw: Vec<RawFd> = descriptors.iter().map(AsRawFd::as_raw_fd).collect();
     let mut rest = bytes;

@@ -1,14 +1,14 @@
 //! The kernel's symbols (`/proc/kallsyms`): names of its functions and variables, by address.
 //!
-//! A kernel has a hundred thousand of them, and takes 30 ms to list them. So a recording reads the list once, before there are events,
-//! and all that needs names shares it.
+//! A kernel has a hundred thousand of them, and takes 30 ms to list them. So a recording reads the list once, before there are events, and
+//! all code that needs names shares it.
 
 use std::path::Path;
 
 use crate::sys::Sys;
 
-/// How far after the beginning of a variable an address may be. The list has no lengths, and what follows the last variable of a
-/// module is something else.
+/// How far after the beginning of a variable an address may be. The list has no lengths, and the memory after the last variable of a module
+/// belongs to something else.
 const LARGEST: u64 = 4096;
 
 /// The kernel's functions and variables. Users who may not see addresses get none.
@@ -16,7 +16,8 @@ const LARGEST: u64 = 4096;
 pub struct KernelSymbols {
     functions: Table,
     variables: Table,
-    /// Whether variables of single files are listed too (`CONFIG_KALLSYMS_ALL`). Otherwise, what follows one may be another.
+    /// Whether variables of single files are listed too (`CONFIG_KALLSYMS_ALL`). Otherwise, the memory after a listed variable may belong
+    /// to another variable.
     all_variables: bool,
     /// Where the kernel's own code begins and ends. Other symbols have the same addresses.
     pub(crate) text: [Option<u64>; 2],
@@ -47,7 +48,7 @@ impl Table {
         self.names.shrink_to_fit();
     }
 
-    /// The last one that begins at or before the address: its beginning and name.
+    /// The last symbol that begins at or before the address: its beginning and name.
     fn find(&self, address: u64) -> Option<(u64, &str)> {
         let next = self.starts.partition_point(|it| it.0 <= address);
         let &(start, at, length) = self.starts.get(next.checked_sub(1)?)?;
@@ -149,7 +150,7 @@ mod tests {
         assert_eq!(name(0xffff_ffff_8200_0060).as_deref(), Some("rtnl_mutex+0x20"));
         assert_eq!(name(0xffff_ffff_8200_0090).as_deref(), Some("cgrp_dfl_root+0x10"));
         assert_eq!(name(0xffff_ffff_c000_0000).as_deref(), Some("module_lock"));
-        // Before the first, in a function, and in memory that was allocated.
+        // Before the first symbol, in a function, and in allocated memory.
         for other in [0x1000, 0xffff_ffff_8100_0000, 0xffff_8881_0000_1000, 0xffff_ffff_8200_2000] {
             assert_eq!(name(other), None, "{other:#x}");
         }

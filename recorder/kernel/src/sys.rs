@@ -113,7 +113,7 @@ impl Mapping {
     /// Maps `len` bytes: of `fd` if given, or else anonymous zeroed memory.
     ///
     /// # Errors
-    /// What mmap(2) returns.
+    /// Errors of mmap(2).
     pub fn new(fd: Option<BorrowedFd<'_>>, len: usize) -> io::Result<Mapping> {
         let (flags, raw) = match fd {
             Some(fd) => (libc::MAP_SHARED, fd.as_raw_fd()),
@@ -129,7 +129,7 @@ impl Mapping {
     /// Maps `len` bytes of `fd` from `offset` on, read-only.
     ///
     /// # Errors
-    /// What mmap(2) returns.
+    /// Errors of mmap(2).
     pub fn of_part(fd: BorrowedFd<'_>, offset: usize, len: usize) -> io::Result<Mapping> {
         let offset = libc::off_t::try_from(offset).map_err(io::Error::other)?;
         // SAFETY: the kernel chooses the address, so no memory in use is replaced.
@@ -149,7 +149,7 @@ impl Mapping {
     /// Maps `len` bytes of private zeroed memory.
     ///
     /// # Errors
-    /// What mmap(2) returns.
+    /// Errors of mmap(2).
     pub fn private(len: usize) -> io::Result<Mapping> {
         let protection = libc::PROT_READ | libc::PROT_WRITE;
         let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS;
@@ -203,14 +203,14 @@ impl Mapping {
 
 impl Drop for Mapping {
     fn drop(&mut self) {
-        // SAFETY: base and len are what mmap returned, and nothing borrows from a value being dropped.
+        // SAFETY: base and len are the result of mmap, and nothing borrows from a value being dropped.
         unsafe { libc::munmap(self.base.as_ptr().cast(), self.len) };
     }
 }
 
 // SAFETY: the mapping is plain memory of the process; which thread holds the owner does not matter.
 unsafe impl Send for Mapping {}
-// SAFETY: sharing the owner only reveals where the memory is and how long; any access is unsafe and says why it is sound.
+// SAFETY: sharing the owner only reveals the address and length of the memory; any access is unsafe and documents why it is sound.
 unsafe impl Sync for Mapping {}
 
 #[derive(Clone, Copy, Debug, Default)]
@@ -226,7 +226,7 @@ fn check(result: libc::c_int) -> io::Result<libc::c_int> {
 impl Sys for Linux {
     fn read(&self, path: &Path) -> io::Result<Vec<u8>> {
         let mut file = std::fs::File::open(path)?;
-        // Some files of tracefs, such as `header_page`, return what fits into the first read, and then nothing.
+        // Some files of tracefs, such as `header_page`, return as much as the first read has room for, and then nothing.
         let mut content = vec![0; FIRST_READ];
         let first = file.read(&mut content)?;
         content.truncate(first);
@@ -274,7 +274,7 @@ impl Sys for Linux {
     fn perf_event_open(&self, attr: &mut perf_event_attr, cpu: u32) -> io::Result<OwnedFd> {
         let cpu = i32::try_from(cpu).map_err(|_| io::ErrorKind::InvalidInput)?;
         let flags = libc::c_ulong::from(perf::bindings::PERF_FLAG_FD_CLOEXEC);
-        // SAFETY: attr is a live perf_event_attr whose size field says how long it is.
+        // SAFETY: attr is a live perf_event_attr whose size field contains its length.
         let fd = check(unsafe { perf::perf_event_open(attr, -1, cpu, -1, flags) })?;
         // SAFETY: the call returned a new descriptor that nothing else owns.
         Ok(unsafe { OwnedFd::from_raw_fd(fd) })
@@ -319,8 +319,8 @@ impl Sys for Linux {
     fn schedule(&self, thread: libc::pid_t, policy: i32, priority: i32) -> io::Result<()> {
         let parameters = libc::sched_param { sched_priority: priority };
         let policy = policy | libc::SCHED_RESET_ON_FORK;
-        // SAFETY: the parameters are read through a pointer to a live sched_param; a thread id of another process,
-        // should this one have been used again, is at worst refused or given a priority.
+        // SAFETY: the parameters are read through a pointer to a live sched_param; if the thread id was reused by another process, the call
+        // is refused or changes that thread's priority.
         check(unsafe { libc::sched_setscheduler(thread, policy, &raw const parameters) }).map(drop)
     }
 
@@ -330,7 +330,7 @@ impl Sys for Linux {
     }
 
     fn unlock_memory(&self) -> io::Result<()> {
-        // SAFETY: munlockall takes nothing, and changes no content.
+        // SAFETY: munlockall takes no arguments, and changes no memory.
         check(unsafe { libc::munlockall() }).map(drop)
     }
 

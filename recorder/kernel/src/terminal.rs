@@ -13,12 +13,12 @@ use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 /// When to use colours.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Colour {
-    /// On a terminal, unless the environment says otherwise.
+    /// On a terminal, unless the environment overrides it.
     #[default]
     Auto,
-    /// In all text for people.
+    /// Colours in all text for people.
     Always,
-    /// Nowhere.
+    /// No colours.
     Never,
 }
 
@@ -32,7 +32,7 @@ pub fn stderr_takes_text() -> bool {
 /// How long to wait for a reader of messages, in milliseconds.
 const READER_TIMEOUT_MS: u16 = 5000;
 
-/// How long to wait for a terminal whose output was stopped (Ctrl-S), in milliseconds: the user may be reading what is there.
+/// How long to wait for a terminal whose output was stopped (Ctrl-S), in milliseconds: the user may be reading the screen.
 const TERMINAL_TIMEOUT_MS: u16 = 60_000;
 
 /// Whether waiting for a terminal has failed: until it accepts text again, no message waits.
@@ -63,7 +63,7 @@ impl<W: Write + AsFd> Write for Awaiting<W> {
     }
 }
 
-/// Waits until a terminal accepts text. Does not wait for anything else.
+/// Waits until a terminal accepts text. Only waits for terminals.
 fn await_terminal(out: &impl AsFd, timeout_ms: u16, given_up: &AtomicBool) -> io::Result<()> {
     if !nix::unistd::isatty(out).unwrap_or(false) {
         return Ok(());
@@ -89,7 +89,7 @@ static CHOSEN: OnceLock<Colour> = OnceLock::new();
 
 /// Sets when to use colours, for the whole process; the first call counts.
 pub fn choose_colour(colour: Colour) {
-    // After the first call, other code may already have used it.
+    // After the first call, other code may already have used the value.
     let _ = CHOSEN.set(colour);
 }
 
@@ -109,7 +109,7 @@ pub struct Terminal {
     pub is_terminal: bool,
     /// Whether the line can be redrawn: a terminal other than `TERM=dumb`.
     pub can_redraw: bool,
-    /// Whether to use colour: like `can_redraw`, unless `NO_COLOR`, `CLICOLOR`, `CLICOLOR_FORCE` or [`choose_colour`] say otherwise.
+    /// Whether to use colour: like `can_redraw`, unless overridden by `NO_COLOR`, `CLICOLOR`, `CLICOLOR_FORCE` or [`choose_colour`].
     pub colour: bool,
     /// Columns, if it is a terminal that reports them.
     width: Option<usize>,
@@ -197,7 +197,7 @@ impl LiveLine {
         LiveLine { terminal, every, drawn: None, shown: false }
     }
 
-    /// Whether it is time to draw it again.
+    /// Whether enough time has passed to draw it again.
     pub fn is_due(&self, now: Instant) -> bool {
         !self.shown || self.drawn.is_none_or(|drawn| now.duration_since(drawn) >= self.every)
     }
@@ -235,10 +235,10 @@ impl LiveLine {
     /// Removes it until it is drawn again.
     ///
     /// # Errors
-    /// If standard error is gone.
+    /// If standard error is closed.
     pub fn clear(&mut self) -> io::Result<()> {
         if self.shown && !stderr_takes_text() {
-            // What comes next is then in the same line.
+            // The next output continues on the same line.
             self.shown = false;
             return Ok(());
         }
@@ -287,7 +287,7 @@ mod tests {
         let (mut reader, writer) = io::pipe().expect("a pipe");
         let flags = nix::fcntl::FcntlArg::F_SETFL(nix::fcntl::OFlag::O_NONBLOCK);
         nix::fcntl::fcntl(&writer, flags).expect("its own");
-        // More than a pipe holds.
+        // This is more than a pipe holds.
         let whole = vec![7; 1 << 20];
         let sent = whole.clone();
         let writer = std::thread::spawn(move || Awaiting(writer).write_all(&sent));
@@ -298,7 +298,7 @@ mod tests {
     }
 
     #[test]
-    fn a_terminal_that_was_stopped_is_waited_for_once_and_again_when_it_goes_on() {
+    fn a_terminal_that_was_stopped_is_waited_for_once_and_again_when_it_continues() {
         use nix::sys::termios::{FlowArg, tcflow};
         let pty = openpty(None, None).expect("a terminal");
         let given_up = AtomicBool::new(false);

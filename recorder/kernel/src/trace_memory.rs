@@ -1,8 +1,8 @@
 //! Memory for a trace buffer that is filled from end to end before it is reused.
 //!
-//! Nothing of such a buffer stays in a cache: writing, reading or freeing it goes through all of its pages. With huge pages, that is one
-//! page table entry for 2 MiB instead of 4 KiB. They are faulted in before anything is recorded, because finding a huge page may take the
-//! kernel long.
+//! No part of such a buffer stays in a cache: writing, reading or freeing it touches all of its pages. With huge pages, that is one page
+//! table entry for 2 MiB instead of 4 KiB. They are faulted in before the recording begins, because finding a huge page may take the kernel
+//! long.
 
 use std::io;
 use std::ptr::NonNull;
@@ -16,11 +16,11 @@ use super::sys::Mapping;
 /// The size and alignment of huge pages, on processors that have them. Elsewhere it has no special meaning.
 const HUGE_BYTES: usize = 2 * 1024 * 1024;
 
-/// The most bytes that are faulted in ahead, which usually takes some milliseconds. The rest is allocated in small pages when it is written
-/// to, so that events do not wait for a huge page.
+/// The maximum number of bytes that are faulted in ahead, which usually takes a few milliseconds. The rest is allocated in small pages when
+/// it is written to, so that events do not wait for a huge page.
 const MOST_AHEAD: usize = 64 * 1024 * 1024;
 
-/// Zeroed memory of this process, in huge pages if the kernel has some to spare.
+/// Zeroed private memory, in huge pages if the kernel has free ones.
 #[derive(Debug)]
 pub struct TraceMemory {
     mapping: Mapping,
@@ -33,7 +33,7 @@ impl TraceMemory {
     /// Reserves `bytes`, and faults them in as far as that does not take long.
     ///
     /// # Errors
-    /// What mmap(2) returns.
+    /// Errors of mmap(2).
     pub fn new(bytes: usize) -> io::Result<TraceMemory> {
         let room =
             bytes.checked_next_multiple_of(HUGE_BYTES).and_then(|it| it.checked_add(HUGE_BYTES));
@@ -49,7 +49,7 @@ impl TraceMemory {
     /// An engine in this memory, like [`Engine::new`] with its own memory. `config.bytes` is ignored.
     ///
     /// # Errors
-    /// If the size is out of range.
+    /// When the size is out of range.
     pub fn engine(
         self,
         config: Config,
@@ -61,8 +61,8 @@ impl TraceMemory {
         let base = unsafe { base.add(self.offset) };
         let base = NonNull::new(base).ok_or(ConfigError::Misaligned)?;
         // SAFETY: as just checked, this many bytes from there on are in the mapping. It can be read and written, is zero because nothing
-        // has written to it, and is unmapped with `self`, when the engine drops it. Nothing else has its address: this took `self`, which
-        // passes it to no one else.
+        // has written to it, and is unmapped with `self`, when the engine drops it. Nothing else has its address: this function consumed
+        // `self`, which passes the address to nothing else.
         unsafe { Engine::with_memory(config, base, self, notify) }
     }
 }

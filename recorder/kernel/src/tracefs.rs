@@ -1,7 +1,7 @@
 //! Finds or mounts tracefs, where the kernel describes its tracepoints.
 //!
-//! tracefs is searched at its usual places and at those in `/proc/mounts`. If it is not mounted, it is mounted at its
-//! standard place, as `perf` does; that needs the right to mount, and the errors say so.
+//! tracefs is searched at its usual places and at those in `/proc/mounts`. If it is not mounted, it is mounted at its standard place, as
+//! `perf` does; that requires the right to mount, and the errors say so.
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -11,10 +11,10 @@ use thiserror::Error;
 use super::format::{Format, FormatError};
 use super::sys::Sys;
 
-/// The directory that the kernel makes for tracefs to be mounted on.
+/// The directory that the kernel creates for mounting tracefs.
 const STANDARD: &str = "/sys/kernel/tracing";
 
-/// Where debugfs shows tracefs; older machines have only this one.
+/// Where debugfs shows tracefs; on older machines, this is the only place.
 const UNDER_DEBUGFS: &str = "/sys/kernel/debug/tracing";
 
 /// The directory that every tracefs has.
@@ -36,7 +36,7 @@ pub enum TracefsError {
     /// tracefs exists, but this user may not read it.
     #[error("cannot read {path}: {source}; run fxtrec with sudo")]
     Refused {
-        /// What could not be read.
+        /// The file that could not be read.
         path: PathBuf,
         source: io::Error,
     },
@@ -58,17 +58,17 @@ pub enum TracefsError {
         /// The tracepoint's group, such as `sched`.
         group: String,
         name: String,
-        /// The file that is not there.
+        /// The file that does not exist.
         path: PathBuf,
     },
     /// A file of tracefs cannot be read for another reason.
     #[error("cannot read {}: {source}", path.display())]
     Read { path: PathBuf, source: io::Error },
-    /// A `format` file was read and not understood.
+    /// A `format` file was read, but its content is not understood.
     #[error("{}: {source}", path.display())]
     Format {
         path: PathBuf,
-        /// What is wrong with it.
+        /// The error in it.
         source: FormatError,
     },
 }
@@ -77,7 +77,7 @@ impl Tracefs {
     /// Finds tracefs, and mounts it at `/sys/kernel/tracing` if it is not mounted.
     ///
     /// # Errors
-    /// [`TracefsError`], which says what to do.
+    /// [`TracefsError`], which contains the remedy.
     pub fn find(sys: &dyn Sys) -> Result<Tracefs, TracefsError> {
         if let Some(found) = Tracefs::find_mounted(sys)? {
             return Ok(found);
@@ -132,7 +132,7 @@ impl Tracefs {
     /// The format of a tracepoint, such as `sched`, `sched_switch`.
     ///
     /// # Errors
-    /// [`TracefsError::NoEvent`] when the kernel lacks it, others when it cannot be read or parsed.
+    /// [`TracefsError::NoEvent`] when the kernel does not have it, others when it cannot be read or parsed.
     pub fn event_format(
         &self,
         sys: &dyn Sys,

@@ -1,4 +1,4 @@
-//! Users: the one as whom COMMAND runs, and the owner of the output.
+//! Users: the user to run COMMAND as, and the owner of the output.
 //!
 //! fxtrec is usually started through sudo. COMMAND can be run as the calling user, and files that fxtrec creates are given to that user,
 //! who could otherwise not delete them without sudo.
@@ -149,7 +149,7 @@ impl Owner {
     /// Makes an open file belong to this owner.
     ///
     /// # Errors
-    /// What fchown(2) returns; EPERM unless root.
+    /// Errors of fchown(2); EPERM unless root.
     pub fn take(self, file: &impl AsFd) -> io::Result<()> {
         fchown(file, Some(Uid::from_raw(self.uid)), Some(Gid::from_raw(self.gid)))
             .map_err(io::Error::from)

@@ -1,7 +1,7 @@
 //! Processes for work that may never end, and that can be abandoned.
 //!
-//! A file system in user space (FUSE) that does not answer blocks its caller in the kernel, and not even SIGKILL ends that. So a separate
-//! process makes the request. It is the same program under another name, and communicates by a socket:
+//! A file system in user space (FUSE) that does not respond blocks its caller in the kernel, and not even SIGKILL ends that. So a separate
+//! process makes the request. It is the same program under another name, and communicates through a socket:
 //!
 //! ```text
 //!   fxtrec      length, question, descriptor -->  worker
@@ -31,13 +31,13 @@ const LOOK: Duration = Duration::from_millis(20);
 /// How long to wait for the end of a worker that has answered, in milliseconds.
 const LAST_WAIT: u16 = 100;
 
-/// The most bytes of a question or an answer.
+/// The maximum size of a request or an answer, in bytes.
 const MOST_BYTES: u64 = 256 << 20;
 
 /// The highest value of oom_score_adj.
 const FIRST_TO_GO: &str = "1000";
 
-/// How many processes may hang at a time, and the most that are started.
+/// How many processes may hang at a time, and the maximum number that are started.
 const MOST_HANGING: usize = 4;
 const MOST_STARTED: u32 = 64;
 
@@ -48,16 +48,16 @@ const UNHEARD: [Signal; 5] =
 /// How long to wait for an answer.
 #[derive(Clone, Copy, Debug)]
 pub struct Patience {
-    /// While the worker makes no progress, because a file system does not answer.
+    /// While the worker makes no progress, because a file system does not respond.
     pub idle: Duration,
     /// In total.
     pub most: Duration,
 }
 
-/// A question or an answer: bytes, and a descriptor if there is one.
+/// A request or an answer: bytes, and a descriptor if there is one.
 pub type Message = (Vec<u8>, Option<OwnedFd>);
 
-/// A process that answers questions.
+/// A process that answers requests.
 #[derive(Debug)]
 pub struct Worker {
     socket: UnixStream,
@@ -66,21 +66,21 @@ pub struct Worker {
 }
 
 impl Worker {
-    /// Starts this program as `name`, which tells it what to do: see [`serve_as`]. It inherits nothing from this process.
+    /// Starts this program as `name`, which selects its role: see [`serve_as`]. It inherits nothing from this process.
     ///
     /// # Errors
-    /// What socketpair(2), fork(2) or execve(2) return.
+    /// Errors of socketpair(2), fork(2) or execve(2).
     pub fn start(name: &str) -> io::Result<Worker> {
         let mut command = Command::new("/proc/self/exe");
         command.arg0(name).current_dir("/").env_clear();
         Worker::run(command)
     }
 
-    /// Same, with a `word` that selects its task, and with the environment and the working directory of this process, for paths that a user
-    /// has named.
+    /// The same, with a `word` that selects its task, and with the environment and the working directory of this process, for paths that a
+    /// user has named.
     ///
     /// # Errors
-    /// As for [`Worker::start`].
+    /// The same as for [`Worker::start`].
     pub fn start_for(name: &str, word: &str) -> io::Result<Worker> {
         let mut command = Command::new("/proc/self/exe");
         command.arg0(name).arg(word);
@@ -103,7 +103,7 @@ impl Worker {
         Worker { socket, process: None }
     }
 
-    /// Asks, and waits for the answer.
+    /// Sends a request, and waits for the answer.
     ///
     /// # Errors
     /// `TimedOut` if there is none in time, `UnexpectedEof` or `BrokenPipe` if the worker has ended. After an error it must not be used
@@ -114,7 +114,7 @@ impl Worker {
         descriptor: Option<BorrowedFd<'_>>,
         patience: Patience,
     ) -> io::Result<Message> {
-        // It reads a question as soon as it has answered the last one.
+        // It reads a request as soon as it has answered the previous one.
         self.socket.set_write_timeout(Some(patience.idle))?;
         self.socket.set_read_timeout(Some(LOOK.min(patience.idle)))?;
         send(&self.socket, question, descriptor).map_err(timed_out)?;
@@ -135,7 +135,7 @@ impl Worker {
         receive(&self.socket, wait)?.ok_or_else(|| ErrorKind::UnexpectedEof.into())
     }
 
-    /// Gives it the priority of the waiting thread, which others may raise at the same time.
+    /// Gives it the priority of the waiting thread, which other threads may raise at the same time.
     fn hurry(&self) {
         if let Some(process) = &self.process {
             priority::lend_to(process.id());
@@ -160,7 +160,7 @@ impl Worker {
 
 impl Drop for Worker {
     fn drop(&mut self) {
-        // It waits for a question, and so ends at once: no process may be left to a parent that may not reap it.
+        // It is waiting for a request, so it ends at once: no process may be left as a zombie if its parent does not reap it.
         let Some(mut process) = self.process.take() else { return };
         let _ = process.kill();
         if let Ok(end) = open_pidfd(process.id().cast_signed()) {
@@ -171,7 +171,7 @@ impl Drop for Worker {
     }
 }
 
-/// A worker for which fxtrec no longer waits.
+/// A worker that fxtrec no longer waits for.
 #[derive(Debug)]
 pub struct Abandoned(Option<Child>);
 
@@ -185,12 +185,12 @@ impl Abandoned {
 /// Starts a worker.
 pub type Start = fn() -> io::Result<Worker>;
 
-/// Workers that get one request at a time. A worker that does not answer is abandoned, and the next question goes to a new one.
+/// Workers that get one request at a time. A worker that does not answer is abandoned, and the next request is sent to a new one.
 #[derive(Debug)]
 pub struct Workers {
     start: Start,
     patience: Patience,
-    /// Maximum time to wait in vain, in total; after that, no more requests are made.
+    /// Maximum total time to wait without success; after that, no more requests are made.
     most_lost: Duration,
     worker: Option<Worker>,
     abandoned: Vec<Abandoned>,
@@ -199,7 +199,7 @@ pub struct Workers {
 }
 
 impl Workers {
-    /// No workers yet: the first question starts one.
+    /// No workers yet: the first request starts one.
     pub fn new(start: Start, patience: Patience, most_lost: Duration) -> Workers {
         let (worker, abandoned) = (None, Vec::new());
         Workers { start, patience, most_lost, worker, abandoned, started: 0, lost: Duration::ZERO }
@@ -210,7 +210,7 @@ impl Workers {
         self.ask_for(question, descriptor, Duration::MAX)
     }
 
-    /// Same, waiting no longer than `most`.
+    /// The same, waiting no longer than `most`.
     pub fn ask_for(
         &mut self,
         question: &[u8],
@@ -259,34 +259,34 @@ fn timed_out(error: io::Error) -> io::Error {
 }
 
 /// Makes this process the worker `name`, which answers until the recorder closes its socket. It ends if it needs more than `memory` bytes,
-/// and when the thread that has started it ends. It is the first process that the kernel kills if memory is short.
+/// and when the thread that started it ends. It is the first process that the kernel kills if memory is short.
 ///
 /// # Errors
-/// If the recorder is gone, or this is not a worker.
+/// When the recorder has ended, or this is not a worker.
 pub fn serve_as(
     name: &std::ffi::CStr,
     memory: u64,
     answer: impl FnMut(&[u8], Option<OwnedFd>) -> Message,
 ) -> io::Result<()> {
     nix::sys::prctl::set_name(name)?;
-    // A question may take long, and the answer is then useless.
+    // The worker ends with its parent: a request may take long, and its answer would be useless.
     nix::sys::prctl::set_pdeathsig(Signal::SIGKILL)?;
     for unheard in UNHEARD {
-        // SAFETY: ignoring a signal installs no handler, so nothing of ours runs at a signal.
+        // SAFETY: ignoring a signal installs no handler, so no code of ours runs at a signal.
         unsafe { signal(unheard, SigHandler::SigIgn)? };
     }
     let (_, most) = getrlimit(Resource::RLIMIT_AS)?;
     setrlimit(Resource::RLIMIT_AS, most.min(memory), most)?;
-    // If memory is short, names are lost rather than a recording or a program.
+    // If memory is short, losing names is better than losing a recording or a program.
     std::fs::write("/proc/self/oom_score_adj", FIRST_TO_GO)?;
     let socket = UnixStream::from(io::stdin().as_fd().try_clone_to_owned()?);
     serve(&socket, answer)
 }
 
-/// Answers the questions of a recorder until it closes the socket.
+/// Answers the requests of a recorder until it closes the socket.
 ///
 /// # Errors
-/// If the recorder is gone.
+/// When the recorder has ended.
 pub fn serve(
     socket: &UnixStream,
     mut answer: impl FnMut(&[u8], Option<OwnedFd>) -> Message,
@@ -304,7 +304,7 @@ fn send(socket: &UnixStream, message: &[u8], descriptor: Option<BorrowedFd<'_>>)
     stream::send(socket, message, &[])
 }
 
-/// The next message; `None` at the end. If nothing arrives within the socket's timeout, `wait` says whether to continue.
+/// The next message; `None` at the end. If nothing arrives within the socket's timeout, `wait` decides whether to continue.
 fn receive(
     socket: &UnixStream,
     mut wait: impl FnMut() -> io::Result<()>,
@@ -385,7 +385,7 @@ mod tests {
         let worker = Worker::at(ours);
         let error = worker.ask(b"?", None, SHORT).expect_err("no answer");
         assert_eq!(error.kind(), ErrorKind::TimedOut);
-        // A worker that does not read is given up too.
+        // A worker that does not read is abandoned, too.
         let error = worker.ask(&vec![0; 16 << 20], None, SHORT).expect_err("no room");
         assert_eq!(error.kind(), ErrorKind::TimedOut);
         drop(theirs);
@@ -396,7 +396,7 @@ mod tests {
         assert!(worker.abandon().has_ended());
     }
 
-    /// A worker whose files never answer. It ends when it is abandoned.
+    /// A worker whose files never respond. It ends when it is abandoned.
     fn hanging() -> io::Result<Worker> {
         let (ours, theirs) = UnixStream::pair()?;
         std::thread::spawn(move || {
@@ -406,12 +406,12 @@ mod tests {
         Ok(Worker::at(ours))
     }
 
-    /// A worker that ends at the first question, as if by a damaged file.
+    /// A worker that ends at the first request, as if by a damaged file.
     fn ending() -> io::Result<Worker> {
         Ok(Worker::at(UnixStream::pair()?.0))
     }
 
-    /// A worker that answers with the question.
+    /// A worker that answers with the request itself.
     fn echoing() -> io::Result<Worker> {
         let (ours, theirs) = UnixStream::pair()?;
         std::thread::spawn(move || serve(&theirs, |question, file| (question.to_vec(), file)));

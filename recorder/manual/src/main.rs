@@ -5,8 +5,8 @@
 //!   DIR/completions/fxtrec.bash, _fxtrec, fxtrec.fish
 //! ```
 //!
-//! Both follow from the command line's own description, so they cannot name an option that does not exist. The completions are those
-//! that `fxtrec completions` prints.
+//! Both are generated from the description of the command line, so they cannot name an option that does not exist. The completions are
+//! those that `fxtrec completions` prints.
 
 #![forbid(unsafe_code)]
 

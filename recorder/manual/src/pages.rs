@@ -1,4 +1,4 @@
-//! One page for fxtrec, one for each subcommand, and one for each of theirs: fxtrec-ctl-start.
+//! One page for fxtrec, one for each subcommand, and one for each nested subcommand, such as fxtrec-ctl-start.
 
 use std::io;
 
@@ -29,7 +29,7 @@ fn add(command: Command, name: &str, pages: &mut Vec<(String, Vec<u8>)>) -> io::
     Ok(())
 }
 
-/// `name` is that of the page, which is that of the command with hyphens.
+/// `name` is the name of the page: the command with hyphens.
 fn page(command: Command, name: &str) -> io::Result<(String, Vec<u8>)> {
     let sub = name.strip_prefix("fxtrec-");
     let has_subcommands = command.has_subcommands();

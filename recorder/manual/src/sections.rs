@@ -1,8 +1,8 @@
-//! What the description of the command line does not contain: exit statuses, environment, files, examples.
+//! The parts that the definition of the command line does not contain: exit statuses, environment, files, examples.
 //!
-//! `sub` is a subcommand's name, `ctl-start` that of one of its own; `None` stands for fxtrec itself, which records.
+//! `sub` is a subcommand's name, or `ctl-start` for a nested one; `None` means fxtrec itself, which records.
 
-/// A word, and what it means.
+/// A word and its meaning.
 pub(crate) type Entry = (&'static str, &'static str);
 
 /// Whether it runs a COMMAND, whose own exit statuses begin at 0.
@@ -59,10 +59,7 @@ pub(crate) fn environment(sub: Option<&str>) -> Vec<Entry> {
     }
     if matches!(sub, None | Some("record")) {
         entries.extend([
-            (
-                "SUDO_UID, SUDO_GID",
-                "The owner of the trace, and the user that -u @sudo stands for.",
-            ),
+            ("SUDO_UID, SUDO_GID", "The owner of the trace, and the user that -u @sudo selects."),
             (
                 "NOTIFY_SOCKET",
                 "If set, fxtrec reports readiness and each snapshot to this socket (sd_notify(3)).",
@@ -179,7 +176,7 @@ pub(crate) fn examples(sub: Option<&str>) -> Vec<Entry> {
             ),
         ],
         Some("why") => vec![
-            ("fxtrec why app.fxt", "Explain the worst thing that happened to COMMAND."),
+            ("fxtrec why app.fxt", "Explain the worst delay of COMMAND."),
             (
                 "fxtrec why app.fxt --span frame --worst 3",
                 "Explain the three longest spans with that name.",
@@ -265,7 +262,10 @@ pub(crate) fn examples(sub: Option<&str>) -> Vec<Entry> {
         ],
         Some("ctl" | "ctl-status") => vec![("fxtrec ctl status", "Show what the daemon is doing.")],
         Some("ctl-providers") => {
-            vec![("fxtrec ctl providers", "List the connected applications, and what they drop.")]
+            vec![(
+                "fxtrec ctl providers",
+                "List the connected applications, and how many records they dropped.",
+            )]
         }
         Some("ctl-categories") => {
             vec![("fxtrec ctl categories --json", "List what can be recorded, for programs.")]

@@ -1,4 +1,4 @@
-//! The pages by what they say, and the examples by the command line's own parser.
+//! Checks the text of the pages, and parses the examples with the command line's own parser.
 
 use std::path::Path;
 use std::process::Command;
@@ -31,7 +31,7 @@ fn every_subcommand_has_a_page_with_its_sections() {
         }
     }
     let of_ctl = pages.iter().filter(|(name, _)| name.starts_with("fxtrec-ctl-")).count();
-    // fxtrec.1 is in the place of help.
+    // fxtrec.1 replaces the page for help.
     assert_eq!(pages.len() - of_ctl, subcommands().len());
     assert_eq!(of_ctl, 7, "status, providers, categories, start, stop, snapshot, watch");
 }
@@ -52,7 +52,7 @@ fn the_examples_are_command_lines_that_fxtrec_takes() {
     }
 }
 
-/// The words of a shell's line, as far as the examples need it.
+/// The words of a shell command line, as far as the examples need it.
 fn words(line: &str) -> Vec<String> {
     let mut words = vec![String::new()];
     let mut quoted = false;
@@ -80,7 +80,7 @@ fn pages_and_completions_of_three_shells_are_written() {
     }
 }
 
-/// What bash offers for this line, with a program `fxtrec` that knows the names that `of` prints.
+/// The completions of bash for this line, with a program `fxtrec` that prints the output of `of`.
 fn offered(folder: &Path, line: &str) -> Vec<String> {
     let script = r#"
         . completions/fxtrec.bash
@@ -102,7 +102,7 @@ fn offered(folder: &Path, line: &str) -> Vec<String> {
     text.lines().map(str::to_owned).collect()
 }
 
-/// Makes a program `fxtrec` that knows two probes.
+/// Creates a program `fxtrec` that knows two probes.
 fn program(folder: &Path) {
     use std::os::unix::fs::PermissionsExt;
 
@@ -129,11 +129,11 @@ fn bash_completes_values_that_only_this_machine_knows() {
     assert!(offered("fxtrec -u roo").contains(&"root".to_owned()));
     assert_eq!(offered("fxtrec --categories app,sys"), ["app,syscall"]);
     assert_eq!(offered("fxtrec --categories sched:"), ["waking"]);
-    // Bash replaces what is behind the colon.
+    // Bash replaces the text after the colon.
     assert_eq!(offered("fxtrec -P libc:mal"), ["mallinfo", "malloc"]);
     assert_eq!(offered("fxtrec -a -P n=libc:mal"), ["mallinfo", "malloc"]);
     assert_eq!(offered("fxtrec probes libc mal"), ["mallinfo", "malloc"]);
-    // And what clap knows.
+    // clap's own completions are there as well.
     assert_eq!(offered("fxtrec report --fail-i"), ["--fail-if"]);
     assert!(offered("fxtrec rep").contains(&"report".to_owned()));
     assert!(!offered("fxtrec -- kill -p ").contains(&own), "words of COMMAND are its own");
@@ -155,7 +155,7 @@ fn zsh_and_fish_know_the_same_values() {
     assert!(zsh.starts_with("#compdef fxtrec"));
     let fish = read("fxtrec.fish");
     assert!(fish.contains("complete -c fxtrec -s P -l probe -r -a '(__fxtrec_probes)'"));
-    // Fish can be asked without a terminal.
+    // Fish can be queried without a terminal.
     program(folder.path());
     let path = format!("{}:{}", folder.path().display(), std::env::var("PATH").unwrap_or_default());
     let asked = ["-P libc:mal", "--categories app,sys", "-u @su"];
@@ -169,7 +169,7 @@ fn zsh_and_fish_know_the_same_values() {
         assert_eq!(offered, expected, "{}", String::from_utf8_lossy(&output.stderr));
     }
     for (shell, file) in [("zsh", "_fxtrec"), ("fish", "fxtrec.fish")] {
-        // Where they are installed, they read them without executing anything.
+        // The shells that are installed parse the scripts without executing anything.
         let path = folder.path().join("completions").join(file);
         if let Ok(output) = Command::new(shell).arg("-n").arg(&path).output() {
             assert!(

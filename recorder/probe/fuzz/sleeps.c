@@ -1,7 +1,7 @@
-/* A program that waits in functions put into others, and has a USDT probe: seeds are made of it, as README.md says. */
+/* A program that waits in inlined functions, and has a USDT probe: it is compiled into seeds, as README.md describes. */
 struct timespec { long seconds, nanoseconds; };
 
-/* A probe as <sys/sdt.h> writes it, and the label that a kernel's addresses count from. */
+/* A probe in the form of <sys/sdt.h>, and the label that a kernel's addresses are relative to. */
 __asm__(".pushsection .note.stapsdt,\"\",\"note\"\n.balign 4\n.4byte 992f-991f, 994f-993f, 3\n"
 	"991: .asciz \"stapsdt\"\n992: .balign 4\n993: .8byte 990f\n.8byte _.stapsdt.base\n.8byte 0\n"
 	".asciz \"sleeps\"\n.asciz \"round\"\n.asciz \"-4@%edi 8@-8(%rbp)\"\n994: .balign 4\n.popsection\n"

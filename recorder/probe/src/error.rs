@@ -1,4 +1,4 @@
-//! Why a spec matches no place for a probe, and what to do about it.
+//! Why a spec matches no place for a probe, and the remedy.
 
 use std::path::PathBuf;
 
@@ -25,18 +25,18 @@ pub enum Problem {
     /// The binary is not found.
     #[error(transparent)]
     Locate(#[from] LocateError),
-    /// The binary is nothing that probes can be put into.
+    /// Probes cannot be put into the binary.
     #[error("{}: {source}", path.display())]
     Elf {
         path: PathBuf,
-        /// What is wrong with it.
+        /// The error in it.
         source: ElfError,
     },
     /// The binary's USDT probes cannot be read.
     #[error("{}: {source}", path.display())]
     Usdt {
         path: PathBuf,
-        /// What is wrong with them.
+        /// The error in them.
         source: UsdtError,
     },
     /// The binary is for another processor.
@@ -49,10 +49,10 @@ pub enum Problem {
         pattern: String,
         /// The kind of symbols in the file.
         symbols: Symbols,
-        /// Names that are like it.
+        /// Similar names.
         nearest: Vec<String>,
     },
-    /// The function is another file's.
+    /// The function is defined in another file.
     #[error(
         "{} does not define '{name}', but imports it from a library; probe it there: {}",
         path.display(), somewhere(.libraries, name)
@@ -85,7 +85,7 @@ pub enum Problem {
         path.display()
     )]
     NotCode { path: PathBuf, address: u64, code: String },
-    /// A return probe not at a function's beginning.
+    /// A return probe at a place other than a function's beginning.
     #[error(
         "{}: {address:#x} is not known to be the start of a function, so %return and %span could break the program",
         path.display()
@@ -114,7 +114,7 @@ pub enum Problem {
     Semaphore {
         path: PathBuf,
         probe: String,
-        /// Where the semaphore is said to be.
+        /// The alleged address of the semaphore.
         address: u64,
     },
     /// An argument that the kernel cannot fetch.
@@ -129,10 +129,9 @@ pub enum Problem {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Symbols {
     Complete,
-    /// Only those that others may use.
+    /// Only exported symbols.
     Exported,
-    /// Only those that others may use; the rest is packed into the section `.gnu_debugdata`, which
-    /// fxtrec does not unpack.
+    /// Only exported symbols; the rest is compressed in the section `.gnu_debugdata`, which fxtrec does not read.
     Packed,
     /// None.
     Stripped,

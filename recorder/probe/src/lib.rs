@@ -14,8 +14,8 @@
 //!   Site, Site, ...
 //! ```
 //!
-//! This crate changes nothing on the machine and needs no privileges beyond reading the files.
-//! `docs/reference/probes.md` has the grammar; [`fxtrec_kernel`] makes a probe of a [`Site`].
+//! This crate changes nothing on the machine and needs no privileges beyond reading the files. `docs/reference/probes.md` has the grammar;
+//! [`fxtrec_kernel`] creates a probe from a [`Site`].
 
 #![forbid(unsafe_code)]
 
@@ -48,7 +48,7 @@ pub const DEFAULT_MOST: usize = 256;
 /// One place in one file to put a probe at.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Site {
-    /// The name of hits in the trace.
+    /// The name of its hits in the trace.
     pub name: String,
     /// The file, by a path that opens it from where fxtrec runs; below `/proc/PID/root` when it
     /// is another mount namespace's.
@@ -79,10 +79,10 @@ pub struct FileVersion {
 }
 
 impl FileVersion {
-    /// The version of a file now.
+    /// The current version of a file.
     ///
     /// # Errors
-    /// What fstat(2) returns.
+    /// Errors of fstat(2).
     pub fn of(file: &Regular) -> io::Result<FileVersion> {
         let facts = file.facts()?;
         Ok(FileVersion {
@@ -94,7 +94,7 @@ impl FileVersion {
     }
 }
 
-/// What is recorded at a [`Site`].
+/// The kinds of records at a [`Site`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub enum SiteKind {
     /// Each time the instruction is reached.

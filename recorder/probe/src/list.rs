@@ -19,7 +19,7 @@ pub struct Listing {
     /// The file, by a path that opens it from where fxtrec runs.
     #[serde(with = "any_path")]
     pub binary: PathBuf,
-    /// The processor it is for.
+    /// The processor that the file is for.
     pub arch: Arch,
     /// The build ID, in hexadecimal.
     pub build_id: Option<String>,
@@ -36,16 +36,16 @@ pub struct Listing {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ListedFunction {
     pub name: String,
-    /// The readable name with the types of its parameters, where that is known.
+    /// The readable name with the types of its parameters, if known.
     pub full_name: String,
     pub linker_name: String,
     /// Where it begins, before the loader moves the file.
     pub address: u64,
     /// The same as an offset in the file, in bytes.
     pub offset: Option<u64>,
-    /// Its size in bytes, where the file says.
+    /// Its size in bytes, if the file contains the size.
     pub size: Option<u64>,
-    /// Whether it only chooses the function of this name when the program starts.
+    /// Whether it only selects the function of this name when the program starts.
     pub chooses: bool,
 }
 
@@ -60,12 +60,11 @@ pub struct ListedUsdt {
     pub offset: Option<u64>,
     /// The address of the counter that opens its guard, if it has one.
     pub semaphore: Option<u64>,
-    /// Its arguments: as the kernel fetches them, or as the assembler wrote those that it cannot.
+    /// Its arguments: as the kernel fetches them, or, where it cannot, as the assembler wrote them.
     pub arguments: Vec<Result<String, String>>,
 }
 
-/// Lists what `pattern` means in a file, a name or a glob as in a spec; `usdt:PROVIDER:NAME` means
-/// USDT probes only.
+/// Lists the places in a file that `pattern` matches, a name or a glob as in a spec; `usdt:PROVIDER:NAME` matches USDT probes only.
 ///
 /// # Errors
 /// When there is no such file, or nothing in it matches `pattern`.

@@ -5,12 +5,12 @@ use std::time::Duration;
 /// Greater than every system call number of every machine; a file may contain any number.
 const END: u16 = 1024;
 
-/// A system call in which one or several threads were blocked.
+/// A system call in which threads were blocked.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Call {
     /// Its number on the machine that was recorded.
     pub number: u16,
-    /// How often it blocked. One call may block again and again.
+    /// How often it blocked. A single call may block several times.
     pub count: u64,
     /// The total time, and the longest one: from each switch out to the wake-up.
     pub sum: Duration,

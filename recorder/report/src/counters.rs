@@ -109,7 +109,7 @@ impl Visitor for Collector {
 /// The counters of a trace, in the part of it that `report` covers.
 ///
 /// # Errors
-/// Those of [`Reader::next`], apart from damage.
+/// The errors of [`Reader::next`], except for damage.
 pub fn measure(
     mut reader: Reader<'_>,
     selection: &Selection,

@@ -117,7 +117,7 @@ impl Counts {
         self.make_room(greatest.nanos, samples);
         for bucket in buckets {
             if let Some(count) = self.by_place.get_mut(Place::of(bucket.nanos).index()) {
-                // Each count is at most the sum of all, which fits.
+                // Each count is at most the sum of all counts, which fits.
                 *count += bucket.count as u32;
             }
         }

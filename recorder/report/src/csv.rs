@@ -10,7 +10,7 @@ use super::model::Report;
 use fxtrec_gates::Metric;
 use fxtrec_units::escape;
 
-/// What is written of each metric: the column name is that of the metric, an underscore and this suffix.
+/// The values that are written of each metric: the column name is that of the metric, an underscore and this suffix.
 type Column = (&'static str, fn(&Distribution) -> Option<u64>);
 
 const COLUMNS: [Column; 11] = [
@@ -27,7 +27,7 @@ const COLUMNS: [Column; 11] = [
     ("max_at_ns", |of| of.max_at().map(|at| at.0)),
 ];
 
-/// A count that comes from a fact, and its column name.
+/// A count that belongs to a fact, and its column name.
 type Count = (Cause, &'static str, fn(&Facts) -> u64);
 
 const COUNTS: [Count; 2] =
@@ -59,7 +59,7 @@ fn cell(number: Option<u64>) -> String {
 /// Writes a row for each thread; unknown values are empty cells.
 ///
 /// # Errors
-/// Those of `out`.
+/// The errors of `out`.
 pub fn write_csv(report: &Report, out: &mut dyn Write) -> io::Result<()> {
     write!(
         out,

@@ -1,7 +1,7 @@
 //! A finished distribution of durations.
 //!
-//! The samples that an analysis gathers (a [`Tally`](super::tally::Tally)) become this in the end: exact figures, and the distinct values
-//! with their counts, in order. That is small; a percentile takes one pass over it, and merging takes a sort.
+//! When an analysis ends, its samples (a [`Tally`](super::tally::Tally)) become a distribution: exact figures, and the distinct values with
+//! their counts, in order. That is small; a percentile needs one pass over it, and merging needs a sort.
 
 use std::time::Duration;
 
@@ -67,12 +67,12 @@ impl Distribution {
         Duration::from_nanos(self.sum)
     }
 
-    /// The smallest; `None` without samples.
+    /// The smallest value; `None` without samples.
     pub fn min(&self) -> Option<Duration> {
         self.some(self.min)
     }
 
-    /// The greatest; `None` without samples.
+    /// The greatest value; `None` without samples.
     pub fn max(&self) -> Option<Duration> {
         self.some(self.max)
     }

@@ -1,7 +1,7 @@
-//! What the scheduler did to threads in addition to letting them wait, as far as it was recorded.
+//! The effects of the scheduler on threads other than waits, as far as they were recorded.
 //!
-//! The argument `causes` of `trace_info` says which facts a recording has. A figure whose fact is missing is absent, since it is unknown,
-//! not 0.
+//! The argument `causes` of `trace_info` lists the facts of a recording. A figure whose fact is missing is absent, since it is unknown, not
+//! 0.
 
 use std::sync::LazyLock;
 use std::time::Duration;
@@ -21,7 +21,7 @@ pub struct HostSteal {
     pub cpu: Cpu,
     /// How long the virtual CPU was able to run but did not, by the kernel's own count.
     pub stolen: Duration,
-    /// The length of the time over which that was counted.
+    /// The length of the period over which that was counted.
     pub during: Duration,
 }
 
@@ -43,11 +43,11 @@ pub struct Quota {
     /// The number of ended periods in which the quota was used up.
     pub throttled_periods: u64,
     pub periods: u64,
-    /// The length of the time over which that was counted.
+    /// The length of the period over which that was counted.
     pub during: Duration,
 }
 
-/// The figures of a thread or a CPU that come from facts; most threads and CPUs have none.
+/// The figures of a thread or a CPU that belong to facts; most threads and CPUs have none.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Facts {
     pub(super) metrics: [Distribution; 4],

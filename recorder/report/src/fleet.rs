@@ -1,13 +1,12 @@
-//! The reports of many traces together, in memory that does not grow with their number but for a row of each.
+//! Merges the reports of many traces; memory grows with their number only by one row for each trace.
 //!
 //! ```text
 //!  report of a.fxt --+                threads by name: tallies that take each distribution in
 //!  report of b.fxt --+--> Fleet --> Report of all: total, threads by name, longest waits, a row for each trace
 //! ```
 //!
-//! Counts, sums, least and greatest values are exact. So are percentiles of up to 64 values; of more, they are what a
-//! single trace with all these values would have: at most 0.8 % too high, never too low. In which order traces are added makes
-//! no difference.
+//! Counts, sums, minima and maxima are exact. Percentiles of up to 64 values are exact as well; percentiles of more values are those of a
+//! single trace with all these values: at most 0.8 % too high, never too low. The order in which traces are added makes no difference.
 
 use std::cmp::Reverse;
 use std::collections::BTreeSet;
@@ -27,31 +26,31 @@ const MOST_REASONS: usize = 16;
 /// One of many traces.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct TraceRow {
-    /// As it was named.
+    /// Its name on the command line.
     pub name: String,
-    /// The machine, where the trace says so.
+    /// The host, if the trace names it.
     pub host: Option<String>,
-    /// How long it is.
+    /// The length of the trace.
     pub length: Duration,
     pub switches: u64,
     figures: [Figures; METRICS],
-    /// What the host took from its threads, if the recording tells.
+    /// The time that the host took from its threads, if recorded.
     pub steal: Option<Duration>,
-    /// For how long quotas kept its threads from running, if the recording tells.
+    /// How long quotas kept its threads from running, if recorded.
     pub throttled: Option<Duration>,
-    /// Events that are missing, as far as they were counted, and the gaps.
+    /// Missing events, as far as they were counted, and gaps.
     pub lost: u64,
     pub gaps: u64,
 }
 
 impl TraceRow {
-    /// The figures of all its threads.
+    /// The figures of all its threads together.
     pub fn figures(&self, metric: Metric) -> &Figures {
         &self.figures[metric as usize]
     }
 }
 
-/// How many metrics there are.
+/// The number of metrics.
 const METRICS: usize = Metric::ALL.len() + Metric::FACTS.len();
 
 /// The figures of a metric.
@@ -82,10 +81,10 @@ impl Figures {
     }
 }
 
-/// Traces that have been put together so far.
+/// The traces that have been merged so far.
 #[derive(Debug, Default)]
 pub struct Fleet {
-    /// How threads are grouped, if not by their names.
+    /// How threads are grouped, if not by name.
     by: Option<GroupBy>,
     sum: Report,
     threads: Groups,
@@ -95,12 +94,12 @@ pub struct Fleet {
 }
 
 impl Fleet {
-    /// None yet. Their threads are put together by this, or by their names.
+    /// None yet. Threads are merged by this key, or by name.
     pub fn by(by: Option<GroupBy>) -> Fleet {
         Fleet { by, ..Fleet::default() }
     }
 
-    /// Takes the report of the trace of this number in, which is called `name`.
+    /// Adds the report of the trace with this number and name.
     pub fn add(&mut self, number: usize, name: String, mut report: Report) {
         if let Some(by) = self.by {
             report.rename_for(by);
@@ -132,7 +131,7 @@ impl Fleet {
             sum.traces.resize_with(number + 1, TraceRow::default);
         }
         sum.traces[number] = row;
-        // What not all of them tell, is not known of all.
+        // A fact that is missing in some of the traces is missing in the result.
         let known = self.causes.map_or(report.causes, |before| before.and(report.causes));
         self.causes = Some(known);
         sum.idle_wakeups += report.idle_wakeups;
@@ -159,7 +158,7 @@ impl Fleet {
                     known.gaps += one.gaps;
                     known.unknown += one.unknown;
                 }
-                // Times of several traces are not those of one.
+                // Times of one trace mean nothing in another.
                 None => all.providers.push(ProviderLosses { list: Vec::new(), ..one }),
             }
         }
@@ -182,18 +181,18 @@ impl Fleet {
         keep(&mut sum.worst, report.worst);
         keep(&mut sum.worst_of_command, report.worst_of_command);
         for mut thread in report.threads {
-            // They are of other times and other machines.
+            // They are from different times and hosts.
             (thread.worst, thread.sleeps) = (None, Vec::new());
             self.threads.add(thread);
         }
     }
 
-    /// The report of all traces. Its span is as long as all of them together, and begins at 0.
+    /// The report of all traces. Its length is the sum of the lengths of all traces, and it begins at 0.
     pub fn finish(self) -> Report {
         let mut report = Report { grouped_by: self.by, ..self.sum };
         let nanos = u64::try_from(self.length.as_nanos()).unwrap_or(u64::MAX);
         report.span = Span { begin: Nanos(0), end: Nanos(nanos) };
-        // Quotas are of cgroups that have the same names on many machines.
+        // Many hosts have cgroups with the same names.
         let told = Cause::ALL.into_iter().filter(|cause| *cause != Cause::Quotas);
         let told: Vec<&str> = told.map(Cause::name).collect();
         report.causes = self.causes.unwrap_or_default().and(Causes::parse(&told.join(",")));
@@ -217,12 +216,12 @@ impl Fleet {
 }
 
 impl Report {
-    /// Whether it is about several traces, each of which has a row then.
+    /// Whether it covers several traces, each with its own row.
     pub fn is_fleet(&self) -> bool {
         !self.traces.is_empty()
     }
 
-    /// How many hosts the traces are of, as far as they say.
+    /// The number of hosts that the traces name.
     pub fn hosts(&self) -> usize {
         let hosts: BTreeSet<&str> =
             self.traces.iter().filter_map(|row| row.host.as_deref()).collect();

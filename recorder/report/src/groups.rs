@@ -1,4 +1,4 @@
-//! Threads merged by name: ended ones of a trace with very many, and those of many traces.
+//! Threads merged by name: ended threads of a trace with very many of them, and the threads of several traces.
 
 use std::cmp::Reverse;
 use std::sync::Arc;
@@ -13,11 +13,10 @@ use crate::tally::Tally;
 /// Maximum number of names that are distinguished; threads with further names are merged.
 const MOST: usize = 4096;
 
-/// The name that threads are put together under when there are too many names.
+/// The name under which threads are merged when there are too many names.
 const OTHERS: &str = "(others)";
 
-/// Number of longest blocked times kept for a thread, or for a name. Only one of a thread can be longer than half of
-/// the recording.
+/// Number of longest blocked times kept for a thread, or for a name. Only one wait of a thread can be longer than half of the recording.
 pub(crate) const KEPT: usize = 2;
 
 /// How threads are grouped, other than by their names.
@@ -37,7 +36,7 @@ impl GroupBy {
         }
     }
 
-    /// What a thread belongs to, in a trace of this host.
+    /// The group of a thread, in a trace of this host.
     fn of(self, thread: &ThreadReport, host: &Arc<str>) -> Arc<str> {
         let unknown = || Arc::from(format!("({} unknown)", self.name()));
         match self {
@@ -53,18 +52,18 @@ impl GroupBy {
 }
 
 impl Report {
-    /// Calls threads by what they are to be put together by.
+    /// Renames threads by their group.
     pub(crate) fn rename_for(&mut self, by: GroupBy) {
         let host = self.origin.as_ref().map_or("", |origin| &*origin.host).into();
         for thread in &mut self.threads {
             thread.comm = by.of(thread, &host);
-            // A host has COMMAND and others.
+            // A host runs both COMMAND and other threads.
             thread.in_command &= by != GroupBy::Host;
         }
         self.grouped_by = Some(by);
     }
 
-    /// Puts threads together, the group with the longest wait for a CPU first.
+    /// Merges threads by group; the group with the longest wait for a CPU is first.
     pub fn group_by(&mut self, by: GroupBy) {
         self.rename_for(by);
         let mut groups = Groups::default();
@@ -83,7 +82,7 @@ pub(crate) fn sort(threads: &mut [ThreadReport]) {
     });
 }
 
-/// By name, and whether they were COMMAND's.
+/// Keyed by name, and by whether COMMAND started them.
 #[derive(Debug, Default)]
 pub(crate) struct Groups(FxHashMap<(Arc<str>, bool), Group>);
 
@@ -107,7 +106,7 @@ impl Groups {
         self.0.entry(key).or_default().add(report);
     }
 
-    /// A row for each name, in no order.
+    /// One row per name, in no particular order.
     pub(crate) fn finish(self) -> impl Iterator<Item = ThreadReport> {
         self.0.into_iter().map(|((comm, in_command), group)| ThreadReport {
             koid: None,
@@ -122,7 +121,7 @@ impl Groups {
             in_command,
             is_recorded: group.is_recorded,
             is_recorder: false,
-            // A run-queue wait was made of its parts already.
+            // The run-queue wait is already the sum of its parts.
             stats: Stats {
                 metrics: group.tallies.map(Tally::freeze),
                 facts: group.facts.map(|facts| Box::new(facts.freeze())),

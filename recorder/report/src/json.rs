@@ -1,6 +1,6 @@
 //! A report as JSON, in the shape that `docs/reference/figures.md` describes.
 //!
-//! The shape is guaranteed separately, so it has separate types, which do not change with the model.
+//! The format is guaranteed, so it has its own types, which do not change with the model.
 
 mod fill;
 
@@ -19,10 +19,10 @@ struct Document<'a> {
     format: &'static str,
     version: u32,
     trace: Trace<'a>,
-    /// If there are several.
+    /// Present if there are several traces.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     traces: Vec<OneOfMany<'a>>,
-    /// How threads are grouped, if not by their names.
+    /// How threads are grouped, if not by name.
     #[serde(skip_serializing_if = "Option::is_none")]
     by: Option<&'static str>,
     losses: Losses,
@@ -117,7 +117,7 @@ struct Spans<'a> {
     tid: u64,
     pid: Option<u64>,
     comm: &'a str,
-    /// The recorded ones, by their names.
+    /// The recorded facts, by name.
     parts: BTreeMap<&'static str, Values>,
     undisturbed: Values,
     blocked_by: BTreeMap<&'static str, u64>,
@@ -152,7 +152,7 @@ struct LockWaits<'a> {
     waiters: Vec<LockParty<'a>>,
 }
 
-/// A thread that had a lock or waited for it; `None` if it is unknown.
+/// A thread that held a lock or waited for it; `None` if unknown.
 #[derive(Serialize)]
 struct LockParty<'a> {
     thread: Option<Who<'a>>,
@@ -354,7 +354,7 @@ struct Thread<'a> {
     comm: &'a str,
     process: &'a str,
     cgroup: Option<&'a str>,
-    /// In a merged trace.
+    /// Present in a merged trace.
     #[serde(skip_serializing_if = "Option::is_none")]
     host: Option<&'a str>,
     threads: u64,
@@ -366,7 +366,7 @@ struct Thread<'a> {
 
 #[derive(Serialize)]
 struct Worst<'a> {
-    /// Its place among the traces.
+    /// The index of its trace.
     #[serde(skip_serializing_if = "Option::is_none")]
     trace: Option<usize>,
     #[serde(flatten)]
@@ -470,8 +470,8 @@ mod tests {
     }
 
     #[test]
-    fn what_a_recording_does_not_tell_is_no_member_and_what_it_tells_is_one_even_if_there_is_none()
-    {
+    fn what_a_recording_does_not_report_is_no_member_and_what_it_tells_is_one_even_if_there_is_none()
+     {
         let names = ["steal", "throttled", "irq", "need_resched"];
         let plain = document();
         let metrics = &plain["total"]["metrics"];
@@ -505,7 +505,7 @@ mod tests {
     }
 
     #[test]
-    fn of_a_command_its_threads_its_waits_and_what_blocked_it_are_told() {
+    fn of_a_command_its_threads_its_waits_and_what_blocked_it_are_reported() {
         let mut scene = Scene::of_command("waker,syscall", 100);
         scene.switch(0, 0, 0, Leaves::R, 101).wake_by(10, 0, 201, 101);
         let call = [("syscall", fxt_writer::Value::Uint32(202))];
@@ -534,7 +534,7 @@ mod tests {
     }
 
     #[test]
-    fn without_usual_weights_the_same_is_told() {
+    fn without_usual_weights_the_same_is_reported() {
         let told = |brief: bool| {
             let mut scene = Scene::of_command("waker,syscall", 100);
             if brief {

@@ -1,12 +1,12 @@
-//! How long threads waited, for whom, and how long they ran: from a trace to figures.
+//! From a trace to figures: how long threads waited, for whom, and how long they ran.
 //!
 //! ```text
 //!  fxt_reader::Reader --records--> Analysis --finish--> Report --> table, JSON, CSV, gates, page
 //! ```
 //!
 //! An [`Analysis`] takes the records of a trace one by one and keeps a state
-//! machine for each thread and each CPU. What it comes to is a [`Report`]: plain data that can be
-//! sent to another thread, filtered and merged. `docs/reference/figures.md` defines every figure.
+//! machine for each thread and each CPU. The result is a [`Report`]: plain data that can be sent to another thread, filtered and merged.
+//! `docs/reference/figures.md` defines every figure.
 //!
 //! ```
 //! use fxt_reader::Reader;

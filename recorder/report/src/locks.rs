@@ -1,9 +1,9 @@
 //! Locks: the futexes and kernel locks on which threads were blocked, for how long, and which threads held them.
 //!
-//! Only recordings made with `--locks` have this, so the trace is read once more for it. A futex is an address in a process. It is
-//! certainly a lock if it has an owner; otherwise it may be a condition variable, such as that of an idle thread pool. Waits for the end of
-//! a thread are left out. A kernel lock is the same for all processes; its holder is unknown, and the thread that released it is most
-//! likely the one that woke the waiter.
+//! Only recordings with `--locks` have this, so the trace is read once more for it. A futex is an address in a process. It is certainly a
+//! lock if it has an owner; otherwise it may be a condition variable, such as that of an idle thread pool. Waits for the end of a thread
+//! are left out. A kernel lock is the same for all processes; its holder is unknown, and the thread that released it is most likely the one
+//! that woke the waiter.
 
 use fxtrec_units::lock_kind::LockKind;
 use std::cmp::Reverse;
@@ -47,7 +47,7 @@ pub struct LockRow {
     pub process: Box<str>,
     /// How long threads were blocked on it.
     pub waits: Distribution,
-    /// The holders when waits began, and how long these waits were; the longest first. `None` stands for an unknown holder.
+    /// The holders when waits began, and how long these waits were; the longest first. `None` represents an unknown holder.
     pub held_by: Vec<(Option<Party>, Duration)>,
     /// The threads that woke waiters of a kernel lock, and how long these had waited; the longest first.
     pub released_by: Vec<(Option<Party>, Duration)>,
@@ -76,7 +76,7 @@ struct Locks {
 }
 
 impl Locks {
-    /// A wait is over; `until` is the time and the waker, if known.
+    /// Handles the end of a wait; `until` is its time and the waker, if known.
     fn end(&mut self, thread: Index, until: Option<(u64, By)>) {
         let Some((since, lock)) = self.open.remove(&thread) else { return };
         let key = (thread, lock.kernel.is_some(), lock.address);
@@ -159,7 +159,7 @@ fn longest_first<K>(
 /// Measures the waits for locks, for the threads and the part of the trace that `selection` chooses and `report` covers.
 ///
 /// # Errors
-/// Those of [`Reader::next`], apart from damage.
+/// The errors of [`Reader::next`], except for damage.
 pub fn measure(
     reader: Reader<'_>,
     selection: &Selection,
@@ -249,8 +249,8 @@ mod tests {
         wait.into_iter().chain(owner).collect()
     }
 
-    /// 101 waits for a lock of 102 for 10 us and for one of 103 for 20 us, 102 for a condition variable for 50 us, and 103 for the end of
-    /// 101.
+    /// Thread 101 waits for a lock of 102 for 10 us and for one of 103 for 20 us, 102 waits for a condition variable for 50 us, and 103 for
+    /// the end of 101.
     fn scene() -> Scene {
         let mut scene = Scene::with_causes("waker,syscall,futex");
         scene.name(101, "audio").name(102, "ui").name(103, "logger");

@@ -1,4 +1,4 @@
-//! What an analysis comes to.
+//! The result of an analysis.
 
 use std::cmp::Reverse;
 use std::sync::Arc;
@@ -17,43 +17,43 @@ use super::selection::{ThreadFilter, Who};
 use super::spans::SpanReport;
 use fxtrec_gates::Metric;
 
-/// What the scheduler did with the threads of a trace.
+/// The scheduling of the threads of a trace.
 #[derive(Clone, Debug, Default)]
 pub struct Report {
-    /// What the trace says about itself, where fxtrec wrote it.
+    /// The recording's description of itself, in a trace from fxtrec.
     pub origin: Option<Origin>,
-    /// Which facts the recording has in addition to switches.
+    /// Which facts the recording contains in addition to switches.
     pub causes: Causes,
-    /// What the host took from the CPUs, if the kernel counted that.
+    /// The time that the host took from the CPUs, if the kernel counted it.
     pub host: Vec<HostSteal>,
-    /// The cgroups that quotas stopped during the whole recording, if the kernel counted that.
+    /// The cgroups that quotas stopped during the whole recording, if the kernel counted them.
     pub quotas: Vec<Quota>,
-    /// From the first scheduling record to the end, or where it was cut.
+    /// From the first scheduling record to the end of the trace or of the selected part.
     pub span: Span,
-    /// What is known of each CPU, in order of their numbers.
+    /// The figures of each CPU, in order of CPU number.
     pub cpus: Vec<CpuReport>,
-    /// How long one CPU ran a thread and had others queued, while another idled. Unknown for a narrow scope.
+    /// How long one CPU ran a thread and had others queued, while another was idle. Unknown for a narrow scope.
     pub unconserved: Option<Duration>,
     pub losses: Losses,
-    /// Wake-ups of threads that ran or waited for a CPU already.
+    /// Wake-ups of threads that were already running or waiting for a CPU.
     pub idle_wakeups: u64,
     /// Number of ended threads that are merged by name.
     pub folded: u64,
-    /// Whether there may be spans: there are, or the trace was not read to its end.
+    /// Whether there may be spans: the trace has some, or was not read to its end.
     pub may_have_spans: bool,
-    /// Whether there are spans, of a program or of the kernel.
+    /// Whether the trace has spans, of a program or of the kernel.
     pub has_spans: bool,
     /// Whether a program recorded its own spans or asynchronous operations.
     pub has_app_spans: bool,
-    /// The [worst span](super::spans::worst) of a program, if that was determined.
+    /// The [worst span](super::spans::worst) of a program, if it was determined.
     pub worst_span: Option<WorstSpan>,
-    /// Whether it may be another, since there were more spans than there was room for.
+    /// Whether another span may be worse, since there was no room for all spans.
     pub too_many_spans: bool,
-    /// Names that programs gave their threads and processes but for which there was no room.
+    /// The number of names that programs registered for their threads and processes but for which there was no room.
     pub names_left_out: u64,
-    /// Strings and threads that programs registered, and for which the reader had no room: they are unknown.
+    /// The number of strings and threads that programs registered but for which the reader had no room; they are unknown.
     pub strings_left_out: u64,
-    /// The spans, if they were [measured](super::spans::measure); for that, the trace is read again.
+    /// The spans, if they were [measured](super::spans::measure), which requires reading the trace again.
     pub spans: Option<SpanReport>,
     /// Whether programs recorded counters.
     pub has_counters: bool,
@@ -65,23 +65,23 @@ pub struct Report {
     pub(super) total: Stats,
     pub(super) worst: Vec<Wait>,
     pub(super) worst_of_command: Vec<Wait>,
-    /// What the recorder's own threads did, if they are left out of all figures except those of CPUs.
+    /// The cost of the recorder's own threads, if they are left out of all figures except those of CPUs.
     pub recorder: Option<Recorder>,
-    /// The [worst delay](fxtrec_blame::worst), if it is about one trace and there is any.
+    /// The [worst delay](fxtrec_blame::worst), if the report covers one trace and there is a delay.
     pub delay: Option<Delay>,
-    /// Different intervals in which threads were unusually late, if somebody looked for them: `fxtrec why --top`.
+    /// Different intervals in which threads were unusually late, if requested: `fxtrec why --top`.
     pub incidents: Option<Vec<Incident>>,
     /// Whether COMMAND's threads are known.
     pub has_command: bool,
-    /// From when COMMAND was let run until its process ended, or the recording did.
+    /// The time from the release of COMMAND until its process or the recording ended.
     pub command: Option<Span>,
-    /// Whether it has only threads that were chosen.
+    /// Whether it contains only selected threads.
     pub(super) is_chosen: bool,
-    /// How many of the longest waits and blocked times are wanted.
+    /// How many of the longest waits and blocked times are requested.
     pub(super) most: usize,
-    /// The traces that it is about, if they are [several](super::fleet).
+    /// The traces that it covers, if they are [several](super::fleet).
     pub traces: Vec<TraceRow>,
-    /// What threads were put together by, if by something else than their names.
+    /// How threads are grouped, if not by name.
     pub grouped_by: Option<GroupBy>,
 }
 
@@ -90,30 +90,30 @@ pub struct Report {
 pub struct Incident {
     pub thread: Party,
     pub span: Span,
-    /// The answer of `fxtrec why`.
+    /// The explanation of `fxtrec why`.
     pub sentence: String,
 }
 
-/// What fxtrec wrote into a trace about the recording.
+/// The facts that fxtrec wrote to a trace about the recording.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Origin {
-    /// The version that recorded it.
+    /// The version of fxtrec that recorded it.
     pub version: String,
     pub command_line: String,
     pub host: String,
     pub release: String,
-    /// How many CPUs were recorded.
+    /// The number of recorded CPUs.
     pub cpus: u64,
-    /// Whose switches are in the trace: `all` for those of the machine.
+    /// The scope: `all` for the whole machine.
     pub scope: String,
-    /// The instruction set, as `uname -m` has it.
+    /// The instruction set, in the words of `uname -m`.
     pub machine: String,
-    /// What to add to its times for nanoseconds since 1970.
+    /// The nanoseconds to add to a time of the trace to get the time since 1970.
     pub wall_clock_offset: Option<i64>,
 }
 
 impl Origin {
-    /// Whether the trace holds the switches of some threads only.
+    /// Whether the trace contains the switches of only some threads.
     pub fn is_narrow(&self) -> bool {
         !self.scope.is_empty() && self.scope != "all"
     }
@@ -135,27 +135,27 @@ impl Span {
 pub struct Losses {
     /// Events that the recorder could not keep, as far as they were counted.
     pub events: u64,
-    /// Whether they may be fewer.
+    /// Whether the true number may be smaller.
     pub at_most: bool,
     /// Gaps with an unknown number of missing events.
     pub unknown: u64,
-    /// Further events that the kernel counted but never wrote. They are in no gap, because their times are unknown.
+    /// Further events that the kernel counted but never wrote. They belong to no gap, because their times are unknown.
     pub unreported: u64,
-    /// Further events, not the scheduler's and in no gap: all switches and wake-ups are there.
+    /// Further non-scheduler events outside of gaps: no switches or wake-ups are missing.
     pub others: u64,
-    /// Whether these may be fewer.
+    /// Whether the true number may be smaller.
     pub others_at_most: bool,
     /// Records that applications dropped themselves, by the application's name. No switches or wake-ups are missing.
     pub providers: Vec<ProviderLosses>,
-    /// How often there was a gap; damaged places of the file count.
+    /// The number of gaps, including damaged places of the file.
     pub gaps: u64,
-    /// The first of them.
+    /// The first gaps.
     pub list: Vec<Gap>,
     /// Why the recorder lost events, in its own words.
     pub causes: Vec<String>,
-    /// Damaged places of the file.
+    /// The number of damaged places in the file.
     pub damaged: u64,
-    /// Whether the file was cut off in the middle of a record.
+    /// Whether the file ends in the middle of a record.
     pub truncated: bool,
 }
 
@@ -177,15 +177,15 @@ pub struct ProviderLosses {
     pub name: String,
     /// Records, as far as they were counted.
     pub records: u64,
-    /// Stretches of time in which there were some.
+    /// Intervals in which records were dropped.
     pub gaps: u64,
-    /// Those of them whose records were not counted.
+    /// The number of intervals whose records were not counted.
     pub unknown: u64,
-    /// The first of them, as far as their times are known.
+    /// The first intervals, as far as their times are known.
     pub list: Vec<RecordGap>,
 }
 
-/// A stretch of time in which an application dropped records.
+/// An interval in which an application dropped records.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RecordGap {
     pub span: Span,
@@ -193,21 +193,21 @@ pub struct RecordGap {
     pub records: Option<u64>,
 }
 
-/// A stretch of time in which events of a CPU are missing.
+/// An interval in which events of a CPU are missing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Gap {
-    /// The CPU; `None` when it is not known which.
+    /// The CPU; `None` if unknown.
     pub cpu: Option<Cpu>,
-    /// From the CPU's last switch before it to when it was reported.
+    /// From the CPU's last switch before the loss to the time at which the loss was reported.
     pub span: Span,
-    /// How many events; `None` if unknown.
+    /// The number of events; `None` if unknown.
     pub events: Option<u64>,
 }
 
 /// A thread, or ended threads that were merged by name.
 #[derive(Clone, Debug)]
 pub struct ThreadReport {
-    /// Its id in the trace; `None` for threads that were summed up.
+    /// Its id in the trace; `None` for merged threads.
     pub koid: Option<Koid>,
     pub comm: Arc<str>,
     pub pid: Option<u64>,
@@ -216,22 +216,21 @@ pub struct ThreadReport {
     pub process: Option<Koid>,
     /// The name of its process.
     pub process_name: Arc<str>,
-    /// The path of its process's cgroup, the last one; `None` where it is not known.
+    /// The last cgroup path of its process; `None` if unknown.
     pub cgroup: Option<Arc<str>>,
-    /// The machine that it ran on, in a merged trace.
+    /// The host that it ran on, in a merged trace.
     pub host: Option<Arc<str>>,
-    /// How many threads it stands for.
+    /// How many threads this entry represents.
     pub threads: u64,
     /// Whether COMMAND started it.
     pub in_command: bool,
-    /// Whether a recording of some processes is about it. Such a recording also has other threads while they have a CPU.
+    /// Whether it is in the scope of the recording. A recording of narrow scope also contains other threads while they have a CPU.
     pub is_recorded: bool,
-    /// Whether it made the recording.
+    /// Whether it belongs to the recorder.
     pub is_recorder: bool,
     pub stats: Stats,
     pub worst: Option<Box<Wait>>,
-    /// The longest two times for which it was blocked, the longest first; without that in which COMMAND waited for the
-    /// recorder to begin.
+    /// The two longest blocked times, the longest first, without the time in which COMMAND waited for the recorder to start.
     pub sleeps: Vec<Sleep>,
 }
 
@@ -248,11 +247,11 @@ pub struct ProcessReport {
     pub koid: Koid,
     pub name: Arc<str>,
     pub pid: Option<u64>,
-    /// How many of its threads are in the report.
+    /// The number of its threads in the report.
     pub threads: u64,
     /// Whether any of them is COMMAND's.
     pub in_command: bool,
-    /// Whether a recording of some processes is about it.
+    /// Whether it is in the scope of the recording.
     pub is_recorded: bool,
     /// The figures of these threads together.
     pub stats: Stats,
@@ -262,17 +261,17 @@ pub struct ProcessReport {
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Stats {
     pub(super) metrics: [Distribution; 6],
-    /// How long it is known to have been on a CPU.
+    /// The known time on a CPU.
     pub cpu_time: Duration,
-    /// Switches out in a state that waits or ends.
+    /// Switches out in a waiting or ending state.
     pub voluntary: u64,
-    /// Switches out in a state that can run.
+    /// Switches out in a runnable state.
     pub involuntary: u64,
-    /// Switches in on another CPU than the one it last ran on.
+    /// Switches in on a different CPU than the last.
     pub migrations: u64,
-    /// Inferred switches that switched it out or in. In no other figure.
+    /// Inferred switches that switched it out or in. They count in no other figure.
     pub inferred: u64,
-    /// What comes from facts that not every recording has, if there is any.
+    /// The figures that come from optional facts, if any.
     pub facts: Option<Box<Facts>>,
 }
 
@@ -305,33 +304,33 @@ impl Stats {
     }
 }
 
-/// What is known about a CPU.
+/// The known facts about a CPU.
 #[derive(Clone, Debug)]
 pub struct CpuReport {
     pub cpu: Cpu,
     pub(super) metrics: [Distribution; 6],
-    /// Switches on it, those from and to idle included.
+    /// Switches on it, including those from and to idle.
     pub switches: u64,
-    /// Switches on it that were inferred. In no other figure.
+    /// Inferred switches on it. They count in no other figure.
     pub inferred: u64,
-    /// Time for which it is recorded that a thread other than idle had it.
+    /// The recorded time in which a thread other than idle had it.
     pub busy: Duration,
-    /// Time for which it is recorded that the idle task had it.
+    /// The recorded time in which the idle task had it.
     pub idle: Duration,
-    /// What comes from facts that not every recording has, if there is any.
+    /// The figures of optional facts, if there are any.
     pub facts: Option<Box<Facts>>,
-    /// What can only be said where all switches are recorded.
+    /// Figures that require a recording of all switches.
     pub load: Option<Load>,
 }
 
-/// How much a CPU had to do.
+/// How busy a CPU was.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Load {
-    /// The part of the known time in which it was busy, from 0 to 1.
+    /// The fraction of the known time in which it was busy, from 0 to 1.
     pub busy: f64,
     /// The mean number of threads that waited for it, weighted by time.
     pub queue_mean: f64,
-    /// The most threads that waited for it at once.
+    /// The maximum number of threads that waited for it at once.
     pub queue_max: u64,
 }
 
@@ -345,7 +344,7 @@ impl CpuReport {
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Wait {
-    /// The number of its trace, where there are several.
+    /// The index of its trace, if there are several.
     pub trace: Option<usize>,
     /// The thread that waited, by its name at that time.
     pub thread: Party,
@@ -356,25 +355,25 @@ pub struct Wait {
     pub queued_on: Cpu,
     /// The CPU on which it was switched in.
     pub ran_on: Cpu,
-    /// When it changed queues during the wait, the first times; if the recording has that fact.
+    /// The first times at which it changed queues during the wait, if the recording has that fact.
     pub moves: Vec<Move>,
-    /// How long of `span` its cgroup's quota was used up: no part of the wait.
+    /// How much of `span` is time in which its cgroup's quota was used up; it is not part of the wait.
     pub throttled: Duration,
     /// The cgroup whose quota that was, if known.
     pub throttled_by: Option<Arc<str>>,
-    /// Its waker, if the trace has it.
+    /// Its waker, if recorded.
     pub waker: Option<Party>,
-    /// Whether an interrupt did.
+    /// Whether an interrupt woke it.
     pub by_interrupt: bool,
     /// The threads that had the CPU on which it was queued, the longest first.
     pub antagonists: Vec<Antagonist>,
     /// How many more threads had the CPU, each for a shorter time.
     pub more_antagonists: u64,
-    /// How long they had the CPU in total.
+    /// How long those had the CPU in total.
     pub others: Duration,
     /// How long that CPU was idle during the wait.
     pub idle: Duration,
-    /// For how long it is unknown which thread had the CPU.
+    /// How long it is unknown which thread had the CPU.
     pub unknown: Duration,
 }
 
@@ -393,23 +392,23 @@ pub struct Sleep {
     pub metric: Metric,
     /// From the switch out to the wake-up.
     pub span: Span,
-    /// The number of the system call that it was in, where that is known.
+    /// The number of the system call that it was in, if known.
     pub call: Option<u16>,
-    /// Its waker, if the trace has it.
+    /// Its waker, if recorded.
     pub waker: Option<Party>,
-    /// Whether an interrupt did.
+    /// Whether an interrupt woke it.
     pub by_interrupt: bool,
     /// The file or socket that its system call was about, if the trace has it.
     pub waited_for: Option<String>,
 }
 
-/// The longest blocked times, at most one of each thread.
+/// The longest blocked times, at most one per thread.
 #[derive(Clone, Debug)]
 pub struct Blocked<'a> {
-    /// The longest first; those of selected threads if any are selected, else of COMMAND's threads if there is a COMMAND.
+    /// The longest first; of the selected threads if any are selected, else of COMMAND's threads if there is a COMMAND.
     pub sleeps: Vec<&'a Sleep>,
-    /// Whether it has only uninterruptible ones, as without a selection of threads: most threads of a machine sleep because they have
-    /// nothing to do.
+    /// Whether it contains only uninterruptible ones, as it does without selected threads: most threads of a machine sleep because they
+    /// have nothing to do.
     pub only_uninterruptible: bool,
 }
 
@@ -421,16 +420,16 @@ pub struct Move {
     pub to: Cpu,
 }
 
-/// The threads that made the recording.
+/// The recorder's own threads.
 #[derive(Clone, Debug, Default)]
 pub struct Recorder {
-    /// How many there are.
+    /// The number of threads.
     pub threads: u64,
     /// Their figures together.
     pub stats: Stats,
 }
 
-/// The span of a program that is longest beyond the median of its name.
+/// The span of a program that most exceeds the median of its name.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct WorstSpan {
     /// Category and name, with a colon between them.
@@ -438,26 +437,26 @@ pub struct WorstSpan {
     /// The thread on which it ended.
     pub thread: String,
     pub span: Span,
-    /// The number with that name, and their median length.
+    /// The number of spans with that name, and their median length.
     pub count: u64,
     pub median: Duration,
 }
 
-/// A time in which a thread did not get on, and not by its own choice.
+/// An interval in which a thread made no progress, and not by its own choice.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Delay {
     pub thread: Party,
-    /// From when it was preempted or blocked, or from when it was woken by no thread, until it had a CPU.
+    /// From the time at which it was preempted or blocked, or woken by no thread, until it had a CPU.
     pub span: Span,
-    /// When it was woken or preempted; before, it was blocked.
+    /// When it was woken or preempted; before that, it was blocked.
     pub able: Nanos,
-    /// Its waker, if the trace has it.
+    /// Its waker, if recorded.
     pub waker: Option<Party>,
-    /// The number of the system call that it was blocked in, where that is known.
+    /// The number of the system call that it was blocked in, if known.
     pub call: Option<u16>,
 }
 
-/// A thread that has a part in something.
+/// A thread that contributes to a figure.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Party {
     /// Its id in the trace.
@@ -465,25 +464,25 @@ pub struct Party {
     pub comm: Arc<str>,
     pub pid: Option<u64>,
     pub tid: u64,
-    /// The path of its process's cgroup, where that is known.
+    /// The path of its process's cgroup, if known.
     pub cgroup: Option<Arc<str>>,
     /// The host of its process, in a merged trace.
     pub host: Option<Arc<str>>,
 }
 
 impl Party {
-    /// It as a filter sees it.
+    /// The thread as filters see it.
     pub fn who(&self) -> Who<'_> {
         let Party { comm, pid, tid, cgroup, .. } = self;
         Who { comm, pid: *pid, tid: Some(*tid), cgroup: cgroup.as_deref() }
     }
 }
 
-/// A thread that had a CPU for which another waited.
+/// A thread that had a CPU for which another thread waited.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Antagonist {
     pub thread: Party,
-    /// For how long, within the wait.
+    /// How long it had the CPU within the wait.
     pub ran: Duration,
 }
 
@@ -498,7 +497,7 @@ impl Report {
         &self.total
     }
 
-    /// The wait for a CPU with which the worst delay ended, if it is among those that are kept.
+    /// The wait for a CPU that ended the worst delay, if it is one of the waits that are kept.
     pub fn wait_of_delay(&self) -> Option<&Wait> {
         let delay = self.delay.as_ref()?;
         let of_threads = self.threads.iter().filter_map(|thread| thread.worst.as_deref());
@@ -509,7 +508,7 @@ impl Report {
             .find(|wait| wait.thread.koid == delay.thread.koid && wait.span.end == delay.span.end)
     }
 
-    /// Takes the threads out that made the recording.
+    /// Removes the recorder's own threads.
     pub(super) fn leave_out_recorder(&mut self) {
         let mut own = Vec::new();
         self.threads.retain(|thread| {
@@ -534,8 +533,8 @@ impl Report {
         &self.worst_of_command
     }
 
-    /// The longest blocked times of threads. A wait of more than half of the trace is normal for the thread, not an incident:
-    /// the next longest of that thread replaces it.
+    /// The longest blocked times of threads. A wait of more than half of the trace is normal for the thread, not an incident: its next
+    /// longest wait replaces it.
     pub fn blocked(&self) -> Blocked<'_> {
         let only_uninterruptible = !self.has_command && !self.is_chosen;
         let half = self.span.length() / 2;
@@ -555,29 +554,29 @@ impl Report {
         Blocked { sleeps, only_uninterruptible }
     }
 
-    /// Switches of all CPUs, those from and to idle included.
+    /// Switches of all CPUs, including those from and to idle.
     pub fn switches(&self) -> u64 {
         let traces = self.traces.iter().map(|trace| trace.switches);
         self.cpus.iter().map(|cpu| cpu.switches).chain(traces).sum()
     }
 
-    /// Switches of all CPUs by the length of the trace, in seconds.
+    /// Switches of all CPUs per second.
     pub fn switches_per_second(&self) -> f64 {
         self.per_second(self.switches())
     }
 
-    /// A count by the length of the trace, in seconds; 0 for a trace without length.
+    /// A count per second; 0 for a trace of length zero.
     pub fn per_second(&self, count: u64) -> f64 {
         let seconds = self.span.length().as_secs_f64();
         if seconds > 0.0 { count as f64 / seconds } else { 0.0 }
     }
 
-    /// Whether there are figures of this metric, though they may be none or 0.
+    /// Whether the recording has this metric, even if there are no samples.
     pub fn knows(&self, metric: Metric) -> bool {
         self.causes.knows(metric)
     }
 
-    /// The metrics of facts that this recording has, if there is any sample.
+    /// The optional metrics that this recording has and that have samples.
     pub fn facts(&self) -> Vec<Metric> {
         let is_told = |&metric: &Metric| {
             let of = self.total.metric(metric);
@@ -586,19 +585,18 @@ impl Report {
         Metric::FACTS.into_iter().filter(is_told).collect()
     }
 
-    /// How often threads changed queues while they waited, if the recording has that.
+    /// How often threads changed queues while they waited, if recorded.
     pub fn moved(&self, stats: &Stats) -> Option<u64> {
         let moved = stats.facts.as_ref().map_or(0, |facts| facts.moved);
         self.causes.has(Cause::Migrate).then_some(moved)
     }
 
-    /// Whether the trace holds the switches of some threads only.
+    /// Whether the trace contains the switches of only some threads.
     pub fn is_narrow(&self) -> bool {
         self.origin.as_ref().is_some_and(Origin::is_narrow)
     }
 
-    /// The processes, the one with the most CPU time first. Threads that were summed up by name
-    /// are of none.
+    /// The processes, the one with the most CPU time first. Threads that were merged by name belong to no process.
     pub fn processes(&self) -> Vec<ProcessReport> {
         let mut members: Vec<(Koid, &ThreadReport)> = self
             .threads
@@ -622,7 +620,7 @@ impl Report {
         processes
     }
 
-    /// Adds each thread's longest wait to the list of the longest waits, which keeps `most`.
+    /// Adds each thread's longest wait to the list of longest waits, which keeps `most`.
     pub(super) fn complete_worst(&mut self, most: usize) {
         self.most = most;
         self.worst
@@ -640,12 +638,12 @@ impl Report {
         self.worst.truncate(most);
     }
 
-    /// What the machine that was recorded calls the system call of this number.
+    /// The name of the system call with this number on the recorded machine.
     pub fn call_name(&self, number: u16) -> Option<&'static str> {
         call_name(self.origin.as_ref().map_or("", |origin| &origin.machine), number)
     }
 
-    /// Removes all threads that the filter does not select, and their waits; the total is then that of the rest. Figures of CPUs remain.
+    /// Removes all threads that the filter does not select, and their waits; the total then covers the rest. Figures of CPUs are unchanged.
     pub fn retain(&mut self, filter: &ThreadFilter) {
         if filter.is_everything() {
             return;

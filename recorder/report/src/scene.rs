@@ -1,7 +1,7 @@
-//! Traces made by hand, for tests: what happens on which CPU, at microseconds of the trace.
+//! Handmade traces for tests: the events on each CPU, at microseconds of the trace.
 //!
-//! Thread `t` is of process `t / 100 * 100`, and is called `t41` unless it was named otherwise. A placeholder for what is not recorded has
-//! the weight of a pseudo-thread.
+//! Thread `t` belongs to process `t / 100 * 100`, and is named `t41` unless it was given another name. A placeholder for unrecorded threads
+//! has the weight of a pseudo-thread.
 
 use fxt_reader::Reader;
 use fxt_reader::record::{
@@ -22,27 +22,27 @@ use super::model::{Report, ThreadReport};
 pub enum Leaves {
     R,
     S,
-    /// Asleep, and no signal wakes it.
+    /// Asleep, and not woken by signals.
     D,
-    /// Idle, as a worker of the kernel is.
+    /// Idle, like a kernel worker.
     I,
     T,
     X,
 }
 
-/// A trace that is being made.
+/// A trace under construction.
 #[derive(Clone, Debug)]
 pub struct Scene {
     bytes: Vec<u8>,
     named: std::collections::BTreeSet<u64>,
     brief_weights: bool,
-    /// The thread that fxtrec's own events are on.
+    /// The thread of fxtrec's own events.
     recorder: u64,
 }
 
 const PROVIDER: ProviderId = ProviderId(1);
 
-/// One that records its own events.
+/// A provider that records its own events.
 const APPLICATION: ProviderId = ProviderId(2);
 
 fn name(text: &str) -> Text<'_> {
@@ -64,7 +64,7 @@ impl Default for Scene {
 }
 
 impl Scene {
-    /// A trace of fxtrec's in which nothing has happened.
+    /// An empty trace from fxtrec.
     pub fn new() -> Scene {
         Scene::of_scope("all")
     }
@@ -74,12 +74,12 @@ impl Scene {
         Scene::start("all", Some(causes), None)
     }
 
-    /// The same, for a recording of a COMMAND, whose process has that koid.
+    /// The same, for a recording of a COMMAND whose process has this koid.
     pub fn of_command(causes: &str, command: u64) -> Scene {
         Scene::start("all", Some(causes), Some(command))
     }
 
-    /// The same, for a recording with that scope.
+    /// The same, for a recording with this scope.
     pub fn of_scope(scope: &str) -> Scene {
         Scene::start(scope, None, None)
     }
@@ -89,7 +89,7 @@ impl Scene {
         Scene::start_by(recorder, "all", Some(causes), command, None)
     }
 
-    /// The same, of a COMMAND, with a clock that is this many nanoseconds behind the wall clock.
+    /// The same, for a COMMAND, with a clock that is this many nanoseconds behind the wall clock.
     pub fn of_command_at(offset: i64, causes: &str, command: u64) -> Scene {
         Scene::start_by(9, "all", Some(causes), Some(command), Some(offset))
     }
@@ -172,17 +172,17 @@ impl Scene {
         });
     }
 
-    /// A thread and its process get names.
+    /// Names a thread and its process.
     pub fn name(&mut self, koid: u64, comm: &str) -> &mut Scene {
         self.name_in(koid, comm, None)
     }
 
-    /// The same, its process being in this cgroup.
+    /// The same, with the process in this cgroup.
     pub fn name_in(&mut self, koid: u64, comm: &str, cgroup: Option<&str>) -> &mut Scene {
         self.name_with(koid, comm, cgroup.map(|path| ("cgroup", path)))
     }
 
-    /// The same, its process being of this host.
+    /// The same, with the process on this host.
     pub fn name_on(&mut self, koid: u64, comm: &str, host: &str) -> &mut Scene {
         self.name_with(koid, comm, Some(("host", host)))
     }
@@ -255,7 +255,7 @@ impl Scene {
         self
     }
 
-    /// The same, with the facts that the recording has about it.
+    /// The same, with the recorded facts about it.
     pub fn switch_with(
         &mut self,
         at: (u64, u16),
@@ -277,7 +277,7 @@ impl Scene {
         self
     }
 
-    /// A cgroup is throttled on a CPU from then on.
+    /// A cgroup is throttled on a CPU from this time on.
     pub fn throttle(&mut self, micros: u64, cgroup: &str, cpu: u16) -> &mut Scene {
         self.period((micros, EventKind::AsyncBegin { id: u64::from(cpu) + 1 }), cgroup, cpu)
     }
@@ -296,7 +296,7 @@ impl Scene {
         self
     }
 
-    /// An application says what a thread did, from one time to another.
+    /// An application records an activity of a thread, from one time to another.
     pub fn span(&mut self, (from, to): (u64, u64), koid: u64, span: &str) -> &mut Scene {
         self.know(koid);
         self.put(&ProviderInfo { id: APPLICATION, name: "app" });
@@ -324,7 +324,7 @@ impl Scene {
         self
     }
 
-    /// An application says that an operation began on one thread and ended on another.
+    /// An application records that an operation began on one thread and ended on another.
     pub fn async_span(
         &mut self,
         id: u64,
@@ -343,7 +343,7 @@ impl Scene {
         self
     }
 
-    /// The file is written for a trigger that fired at `trigger` for what a thread did since `from`.
+    /// The file is written because a trigger fired at `trigger`, for an interval of a thread that began at `from`.
     pub fn written_for(
         &mut self,
         micros: u64,
@@ -437,7 +437,7 @@ impl Scene {
         self
     }
 
-    /// The same, as fxtrec writes a switch that it had to infer.
+    /// The same, but for a switch that fxtrec inferred.
     pub fn inferred(&mut self, micros: u64, cpu: u16, out: u64, inn: u64) -> &mut Scene {
         self.write_switch((micros, cpu), out, Leaves::R, inn, (true, &[]));
         self
@@ -456,7 +456,7 @@ impl Scene {
         self.wake_with(micros, cpu, koid, if waker == 0 { &[] } else { &facts })
     }
 
-    /// A thread is woken for a CPU, with the facts that the recording has about it.
+    /// A thread is woken for a CPU, with the recorded facts about it.
     pub fn wake_with(
         &mut self,
         micros: u64,
@@ -494,7 +494,7 @@ impl Scene {
         self
     }
 
-    /// The application's buffer filled up, and no record says what was dropped.
+    /// The application's buffer filled up, and no record shows the losses.
     pub fn fill_up(&mut self) -> &mut Scene {
         self.put(&ProviderInfo { id: APPLICATION, name: "app" });
         self.put(&ProviderEvent::buffer_filled_up(APPLICATION));
@@ -508,7 +508,7 @@ impl Scene {
         self
     }
 
-    /// A CPU comes back online.
+    /// A CPU is online again.
     pub fn online(&mut self, micros: u64, cpu: u16) -> &mut Scene {
         let args = [Arg::new(name("cpu"), Value::Uint32(cpu.into()))];
         self.own_event(micros, "cpu_online", &args);
@@ -539,7 +539,7 @@ impl Scene {
 
     /// The result with these options.
     pub fn report_with(&self, options: Options) -> Report {
-        // With two threads, for every position at which the second may begin.
+        // With two threads, for every position at which the second thread may start.
         let all = self.bytes.len() as u64;
         let together = [64, all / 2, all * 7 / 8].map(|offset| {
             let reader = Reader::from_slice(&self.bytes);

@@ -13,12 +13,12 @@ pub struct Selection {
     pub cpus: Vec<Cpu>,
     /// The places where the trace is cut.
     pub range: TimeRange,
-    /// Whether to include the threads that made the recording. Threads that are chosen by name or id are always included.
+    /// Whether to include the recorder's own threads. Threads that are chosen by name or id are always included.
     pub recorder: bool,
 }
 
 impl Selection {
-    /// Whether the threads that made the recording are left out.
+    /// Whether the recorder's own threads are left out.
     pub fn leaves_out_recorder(&self) -> bool {
         let ThreadFilter { comms, pids, tids, .. } = &self.threads;
         !self.recorder && comms.is_empty() && pids.is_empty() && tids.is_empty()
@@ -103,7 +103,7 @@ impl ThreadFilter {
             && listed(&self.tids, tid)
     }
 
-    /// Whether it chooses this thread. Threads that are summed up by name have no ids.
+    /// Whether it chooses this thread. Threads that are merged by name have no ids.
     pub fn admits_thread(&self, thread: &ThreadReport) -> bool {
         let cgroup = thread.cgroup.as_deref();
         self.admits(Who { comm: &thread.comm, pid: thread.pid, tid: thread.tid, cgroup })

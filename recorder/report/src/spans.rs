@@ -1,7 +1,7 @@
-//! Spans: how long they took, and where the time of their threads went.
+//! Spans: how long they took, and how their threads spent that time.
 //!
-//! A span is recorded by instrumented code, and may be anywhere in the file. So the trace is read twice more: for the
-//! spans, and for what their threads did during them.
+//! A span is recorded by instrumented code, and may be anywhere in the file. So the trace is read twice more: for the spans, and for the
+//! states of their threads during them.
 //!
 //! ```text
 //!   span    |======================== 7.3 ms ========================|
@@ -9,7 +9,7 @@
 //!   parts   cpu 1.2 ms    runqueue 5.4 ms, of that strangers 5.4 ms    blocked 0.7 ms
 //! ```
 //!
-//! The parts are those of [`fxtrec_blame`], which `fxtrec why` has too; `docs/reference/gates.md` says what is compared with what.
+//! The parts are those of [`fxtrec_blame`], which `fxtrec why` also uses; `docs/reference/gates.md` describes the comparisons.
 
 use std::cmp::Reverse;
 use std::collections::BTreeMap;
@@ -35,7 +35,7 @@ use super::selection::{Selection, Who};
 use super::tally::Tally;
 use super::text::thread_name;
 
-/// Number of longest spans of each row that are kept with their parts.
+/// Number of longest spans that each row keeps with their parts.
 const WORST: usize = 3;
 
 /// Maximum number of wakers that are distinguished for the blocked time of the spans in a row.
@@ -44,26 +44,26 @@ const MOST_WAKERS: usize = 64;
 /// Maximum number of rows: a name and a thread each.
 const MOST_ROWS: usize = 1 << 16;
 
-/// How much room there is for spans.
+/// The memory limits for spans.
 #[derive(Clone, Copy, Debug)]
 pub struct Room {
-    /// For all of them, in bytes; `None` if there is no such bound.
+    /// The limit for all spans, in bytes; `None` for no limit.
     bytes: Option<usize>,
-    /// For their figures, by name and thread.
+    /// The limit for their figures, by name and thread.
     rows: usize,
 }
 
 impl Room {
-    /// For a command that reads a trace.
+    /// The limits for a command that reads a trace.
     pub const OF_COMMANDS: Room = Room { bytes: None, rows: MOST_ROWS };
 
-    /// At the end of a recording: what a program says of itself must not take more than the recorder may.
+    /// The limits at the end of a recording: the data of a program must not take more memory than the recorder may use.
     pub const OF_RECORDER: Room = Room { bytes: Some(64 << 20), rows: 8192 };
 
-    /// All spans of a trace, or as many as there is room for.
+    /// All spans of a trace, or as many as fit.
     ///
     /// # Errors
-    /// Those of [`Reader::next`], apart from damage.
+    /// The errors of [`Reader::next`], except for damage.
     pub fn collect(self, reader: Reader<'_>) -> Result<Spans, Error> {
         spans::collect_within(reader, self.bytes)
     }
@@ -72,7 +72,7 @@ impl Room {
 /// The spans of a recording.
 #[derive(Clone, Debug, Default)]
 pub struct SpanReport {
-    /// One row for each name and thread, by category, name and thread.
+    /// One row for each name and thread, ordered by category, name and thread.
     pub rows: Vec<SpanRow>,
     /// Whether there are more than the limit.
     pub too_many: bool,
@@ -88,19 +88,19 @@ pub struct SpanReport {
 pub struct SpanRow {
     pub category: Box<str>,
     pub name: Box<str>,
-    /// Whether a program recorded them, not the kernel.
+    /// Whether a program recorded them, rather than the kernel.
     pub is_provider: bool,
     pub koid: u64,
     pub tid: u64,
     pub pid: Option<u64>,
-    /// Whether they are asynchronous: of those, only the length is known, and `koid` is the thread that ended them.
+    /// Whether they are asynchronous: only their length is known, and `koid` is the thread that ended them.
     pub is_async: bool,
     /// The thread's last name.
     pub comm: Box<str>,
-    /// The path of its process's cgroup, where that is known.
+    /// The path of its process's cgroup, if known.
     pub cgroup: Option<Box<str>>,
     pub figures: SpanFigures,
-    /// The longest ones, the longest first.
+    /// The longest spans, the longest first.
     pub worst: Vec<SpanTime>,
 }
 
@@ -108,25 +108,25 @@ pub struct SpanRow {
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct SpanFigures {
     parts: [Distribution; SpanPart::ALL.len()],
-    /// How long they would have taken without interference: see [`SpanTime::undisturbed`].
+    /// How long the spans would have taken without interference: see [`SpanTime::undisturbed`].
     pub undisturbed: Distribution,
-    /// What they were blocked by, and the total time for each, the longest first.
+    /// The causes of their blocked time, and the total time for each, the longest first.
     pub blocked_by: Vec<(Class, Duration)>,
-    /// The same by the names of the wakers, the longest first, up to the number that is distinguished.
+    /// The same by the names of the wakers, the longest first, up to the maximum number.
     pub woken_by: Vec<((Class, Box<str>), Duration)>,
-    /// The same by the names of the threads that had the lock when it began, if known.
+    /// The same by the names of the threads that held the lock when the wait began, if known.
     pub held_by: Vec<((Class, Box<str>), Duration)>,
-    /// For how long the states of their threads are unknown.
+    /// How long the states of their threads are unknown.
     pub unknown: Duration,
 }
 
-/// One span, and what its time consists of.
+/// One span, and the parts of its time.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct SpanTime {
     pub from: Nanos,
     pub to: Nanos,
     parts: [u64; SpanPart::ALL.len()],
-    /// For how long the thread's state is unknown.
+    /// How long the thread's state is unknown.
     pub unknown: u64,
     blocked_by: Vec<(Class, u64)>,
     wakers: Vec<((Class, Option<EndedBy>), u64)>,
@@ -139,8 +139,8 @@ impl SpanTime {
         self.parts[part.index()]
     }
 
-    /// Its length without the time that others took: the host, quotas, and strangers that had the CPU. If any of it is unknown, nothing is
-    /// subtracted: it may have been the thread itself.
+    /// Its length without the time that others took: the host, quotas, and strangers that had the CPU. If any part of it is unknown,
+    /// nothing is subtracted, since the thread itself may have used that time.
     pub fn undisturbed(&self) -> u64 {
         let others = [SpanPart::Steal, SpanPart::Throttled, SpanPart::Strangers];
         let taken = match self.unknown {
@@ -172,7 +172,7 @@ impl SpanTime {
         }
         for (key, (nanos, _)) in parts::sums(frame, |blocked| class(blocked, tracker)) {
             let part = match key {
-                // Undivided time may all be its own.
+                // Time without a known cause may be the thread's own.
                 Key::OnCpu | Key::OnCpuUndivided => SpanPart::Cpu,
                 Key::Stolen => SpanPart::Steal,
                 Key::Interrupts => SpanPart::Irq,
@@ -234,7 +234,7 @@ impl fmt::Display for SpanTime {
 
 fn class(blocked: &Blocked, tracker: &Tracker) -> Class {
     let machine = &tracker.origin.machine;
-    // One without a name is one nevertheless.
+    // A span without a name counts as well.
     let name = |number| u16::try_from(number).ok().and_then(|it| call_name(machine, it));
     blocked.class(tracker.origin.causes, blocked.syscall.map(|number| name(number).unwrap_or("")))
 }
@@ -246,13 +246,13 @@ fn add<K: PartialEq, T: std::ops::AddAssign>(sums: &mut Vec<(K, T)>, key: K, mor
     }
 }
 
-/// The longest ones, the longest first.
+/// The longest spans, the longest first.
 fn longest_first<K: Ord, T: Ord + Copy>(mut sums: Vec<(K, T)>) -> Vec<(K, T)> {
     sums.sort_by(|a, b| b.1.cmp(&a.1).then_with(|| a.0.cmp(&b.0)));
     sums
 }
 
-/// The wakers that ended blocked time, by name: threads have other ids in another recording.
+/// The wakers that ended blocked time, by name, since threads have other ids in another recording.
 fn waker_name(ended: Option<EndedBy>, tracker: &Tracker) -> Box<str> {
     let roster = &tracker.roster;
     match ended {
@@ -272,12 +272,12 @@ impl SpanFigures {
         figures
     }
 
-    /// The samples of a part: one for each span, censored if any of it is unknown. All samples of the length are known.
+    /// The samples of a part: one per span, censored if any of it is unknown. All samples of the length are known.
     pub fn part(&self, part: SpanPart) -> &Distribution {
         &self.parts[part.index()]
     }
 
-    /// The figures of several together.
+    /// The figures of several spans together.
     pub fn merge<'a>(all: impl Iterator<Item = &'a SpanFigures> + Clone) -> SpanFigures {
         let mut blocked_by = Vec::new();
         for (class, length) in all.clone().flat_map(|figures| figures.blocked_by.iter().copied()) {
@@ -308,7 +308,7 @@ impl SpanFigures {
 }
 
 impl SpanRow {
-    /// Whether it is what a gate names: by its name, or by category and name.
+    /// Whether a gate names this span: by its name, or by category and name.
     pub fn is_called(&self, text: &str) -> bool {
         spans::is_called((&self.category, &self.name), text)
     }
@@ -326,7 +326,7 @@ impl SpanReport {
         }
     }
 
-    /// The rows of all threads together, by category and name; asynchronous ones by themselves.
+    /// The rows of all threads together, by category and name; asynchronous spans have separate rows.
     pub fn by_name(&self) -> Vec<(SpanName<'_>, SpanFigures)> {
         let mut names = BTreeMap::<SpanName<'_>, Vec<&SpanFigures>>::new();
         for row in &self.rows {
@@ -438,11 +438,11 @@ pub fn worst(
     })
 }
 
-/// Measures the spans of a trace, which `open` opens twice: those of the threads and the time range that `selection` selects and `report`
-/// covers, as far as there is room.
+/// Measures the spans of a trace, which `open` opens twice: the spans of the threads and the time range that `selection` selects and
+/// `report` covers, as far as there is room.
 ///
 /// # Errors
-/// Those of [`Reader::next`], apart from damage.
+/// The errors of [`Reader::next`], except for damage.
 pub fn measure<'r>(
     mut open: impl FnMut() -> Result<Reader<'r>, Error>,
     selection: &Selection,
@@ -467,7 +467,7 @@ pub fn measure<'r>(
         false => report.threads().iter().filter_map(|thread| Some(thread.koid?.0)).collect(),
     };
     found.worst = worst(&spans, report, |span| all || chosen.contains(&span.koid));
-    // No thread's time has all that became of an asynchronous one. Those come last.
+    // No single thread accounts for the time of an asynchronous span. These come last.
     spans.list.sort_by_key(|span| span.begun_on.is_some());
     let sync = spans.list.partition_point(|span| span.begun_on.is_none());
     let (intervals, of_tasks) = spans.list.split_at(sync);
@@ -484,7 +484,7 @@ pub fn measure<'r>(
     });
     let follower = pass::run(open()?, &mut tracker, follower)?;
     follower.finish(&tracker);
-    // Spans of threads about which the trace says nothing else.
+    // Spans of threads about which the trace has no other records.
     let untold = intervals.iter().zip(&told).filter(|(_, told)| !**told).map(|(span, _)| span);
     for span in untold.chain(of_tasks) {
         rows.add(span, SpanTime::unknown(&span.interval()));

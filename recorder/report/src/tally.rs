@@ -19,8 +19,8 @@ use super::distribution::{Bucket, Distribution};
 /// The maximum number of samples that are kept individually.
 const FEW: usize = 64;
 
-/// The length of batches at first, and at most. The first batch takes as much memory as the few samples that it replaces; then the length
-/// doubles each time.
+/// The length of batches: the first one, and the maximum. The first batch takes as much memory as the few samples that it replaces; then
+/// the length doubles each time.
 const SHORT_BATCH: usize = 4 * FEW;
 const LONG_BATCH: usize = 1024;
 
@@ -30,12 +30,12 @@ const LONG_BATCH: usize = 1024;
 #[derive(Clone, Debug)]
 #[repr(align(64))]
 pub(super) struct Tally {
-    /// The smallest; without samples the maximum of the type.
+    /// The smallest sample; without samples, the maximum of the type.
     least: u64,
     /// The difference between the greatest and the smallest.
     spread: u64,
     sum: u64,
-    /// The places of the last samples, which are not counted yet. Has no memory while there are few samples.
+    /// The places of the last samples, which are not counted yet. Allocates nothing while there are few samples.
     batch: Box<[Place]>,
     /// The number of places in the batch.
     filled: u32,
@@ -60,10 +60,10 @@ impl Default for Tally {
 }
 
 impl Tally {
-    /// Takes a sample that ended at `at`.
+    /// Adds a sample that ended at `at`.
     #[inline(always)]
     pub(super) fn record(&mut self, nanos: u64, at: Nanos) {
-        // One comparison for both ends: values below the smallest wrap around.
+        // One comparison covers both ends: values below the smallest wrap around.
         if nanos.wrapping_sub(self.least) > self.spread {
             self.stretch(nanos, at);
         }
@@ -71,8 +71,8 @@ impl Tally {
         self.keep(nanos);
     }
 
-    /// Records a sample that is less or greater than all before, or the first one. (A first sample of the maximum length, some centuries,
-    /// does not get here; the time of such a sample stays unknown.)
+    /// Records a sample that is less or greater than all previous ones, or the first one. (A first sample of the maximum length, some
+    /// centuries, does not get here; the time of such a sample stays unknown.)
     #[cold]
     fn stretch(&mut self, nanos: u64, at: Nanos) {
         let is_first = self.least == u64::MAX && self.spread == 0;
@@ -151,7 +151,7 @@ impl Tally {
         self.keep(nanos);
     }
 
-    /// Counts the samples that are only kept so far.
+    /// Adds the samples that are only stored so far to the counts.
     fn count_all(&mut self) {
         let max = self.greatest();
         let rest = self.rest.get_or_insert_default();

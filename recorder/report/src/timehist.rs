@@ -54,7 +54,7 @@ fn letters(state: ThreadState) -> &'static str {
 }
 
 impl<'a> TimeHist<'a> {
-    /// Writes to `out`, for the threads that the filter chooses by their names at that time.
+    /// Writes to `out`, for the threads that the filter selects by their names at that time.
     pub fn new(filter: ThreadFilter, out: &'a mut dyn Write) -> TimeHist<'a> {
         TimeHist { out, filter, causes: None, result: Ok(()) }
     }

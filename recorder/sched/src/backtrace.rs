@@ -21,7 +21,7 @@ pub fn module_of_name(args: &Args<'_>) -> Option<u16> {
     args.get(NAME_MODULE).and_then(unsigned).and_then(|id| u16::try_from(id).ok())
 }
 
-/// What a stack lacks; see [`PROBLEMS`].
+/// The missing parts of a stack; see [`PROBLEMS`].
 pub mod problem {
     /// The kernel's stack could not be walked.
     pub const KERNEL_UNREADABLE: u32 = 1 << 0;
@@ -87,7 +87,8 @@ impl Kind {
     }
 }
 
-/// A number as a part of the flags. Each wait that has a waker's stack gets the next number; after 2^18 - 1 comes 1. 0 means none.
+/// A number as a part of the flags. Each wait that has a waker's stack gets the next number; after 2^18 - 1, numbering starts again at 1. 0
+/// means none.
 pub const fn link_flags(number: u64) -> u32 {
     let number = (number % LINK_MASK as u64) as u32 + 1;
     number << LINK_SHIFT

@@ -1,4 +1,4 @@
-//! A CPU: what occupies it, since when, and how that is known.
+//! A CPU: its occupant, since when, and how that is known.
 
 use fxt_reader::{Cpu, Nanos};
 
@@ -34,7 +34,7 @@ pub enum Edge {
     Gap,
     /// Cut because the CPU was offline.
     Offline,
-    /// Cut by the end of the recording: it was still going on.
+    /// Cut by the end of the recording: it had not ended.
     End,
 }
 
@@ -46,13 +46,13 @@ pub(crate) fn edge(inferred: bool) -> Edge {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct CpuState<K> {
-    /// What occupies the CPU; `None` if that is unknown, or if the CPU is offline.
+    /// The occupant of the CPU; `None` if unknown, or if the CPU is offline.
     pub occupant: Option<Occupant<K>>,
-    /// What occupied the CPU before the gaps since its last switch, if it was known when the first of them began.
+    /// The occupant of the CPU before the gaps since its last switch, if it was known when the first of them began.
     pub last: Option<Occupant<K>>,
     /// Start of this state; 0 if it began before the trace.
     pub since: Nanos,
-    /// How `since` is known. After a gap it stays [`Edge::Gap`] until the next switch, even if it turns out what occupies the CPU.
+    /// How `since` is known. After a gap it stays [`Edge::Gap`] until the next switch, even if the occupant of the CPU becomes known.
     pub begin: Edge,
 }
 
@@ -64,14 +64,14 @@ impl<K> Default for CpuState<K> {
 
 /// Events of one CPU. The [`Machine`](crate::Machine) changes its threads as well.
 impl<K: Copy> CpuState<K> {
-    /// A switch brings in `incoming`.
+    /// A switch puts `incoming` on the CPU.
     #[inline(always)]
     pub fn enter(&mut self, incoming: Occupant<K>, time: Nanos, inferred: bool) {
         *self =
             CpuState { occupant: Some(incoming), last: None, since: time, begin: edge(inferred) };
     }
 
-    /// It turns out what occupies the CPU, which was unknown. The beginning stays unknown.
+    /// The occupant of the CPU, which was unknown, becomes known. The beginning stays unknown.
     #[inline]
     pub fn claim(&mut self, who: Occupant<K>) {
         self.occupant = Some(who);

@@ -1,7 +1,7 @@
-//! Which thread has which CPU, and what each thread does: the one scheduling state machine of fxtrec.
+//! Which thread has which CPU, and the state of each thread: fxtrec's only scheduling state machine.
 //!
-//! Events go in, in order of time; *changes* come out. A [`Change`] ends what a thread was doing, a [`CpuInterval`] what a CPU
-//! was used for, and both say how their beginning and their end are known.
+//! Its input consists of events, in order of time; its output consists of *changes*. A [`Change`] ends a state of a thread, a
+//! [`CpuInterval`] a use of a CPU, and both contain how their beginning and their end are known.
 //!
 //! ```text
 //!            switch in                       switch out, can run
@@ -14,25 +14,25 @@
 //!      +----------------------------------------------+
 //! ```
 //!
-//! The machine keeps a [`CpuState`] for each CPU. What is known about a thread is a [`Thread`], 16 bytes, which the caller keeps next to
-//! its own data about that thread, and lends to the machine through [`Threads`]: readers by koid, the recorder by its own index. No call
-//! allocates, apart from one with a CPU number that is greater than any before.
+//! The machine keeps a [`CpuState`] for each CPU. The data of a thread is a [`Thread`], 16 bytes, which the caller stores next to its own
+//! data about that thread, and lends to the machine through [`Threads`]: readers by koid, the recorder by its own index. No call allocates,
+//! except one with a CPU number that is greater than any before.
 //!
 //! # The rules
 //!
 //! - A thread that is switched out of a CPU about which nothing was known has had it since then ([`Met::Vacant`]).
-//! - A thread that is switched out of a CPU that another was thought to have was switched in unseen ([`Met::Displaced`]). How long the
-//!   other still had the CPU is not known; its tenure ends now at the latest ([`Edge::Inferred`]), and it is anywhere.
-//! - A wake-up of a thread that runs, or waits for a CPU already, changes nothing.
+//! - If a thread is switched out of a CPU that another thread was believed to have, its switch-in was not seen ([`Met::Displaced`]). How
+//!   long the other thread still had the CPU is unknown; its tenure ends now at the latest ([`Edge::Inferred`]), and it may be anywhere.
+//! - A wake-up of a thread that runs, or already waits for a CPU, changes nothing.
 //! - A thread whose cgroup has used up its quota does not wait for a CPU until it has [quota](State::Throttled) again. How long that took
 //!   is known when it is finally switched in: [`Machine::held_back`] then divides its wait.
 //! - A [gap](Machine::gap) leaves its CPU, and the thread that was on it, unknown. A thread that did not have that CPU may have run on it
-//!   during the gap unseen: a caller that needs certainty also calls [`Machine::invalidate`], after which no state that had begun is
+//!   unseen during the gap: a caller that needs certainty also calls [`Machine::invalidate`], after which no state that had begun is
 //!   *sound*. A doubtful state is still the best guess, but it has no length, and a wake-up of a thread in it counts.
 //! - A CPU that is [offline](Machine::offline) has no occupant, and is not idle either.
-//! - What is outside the scope of a recording is [`Occupant::NotRecorded`] on a CPU and [`State::NotRecorded`] of a thread.
-//!   "Unknown" is an answer; "idle" is a claim, and is made only when an event made it.
-//! - Where a window begins within a trace ([`Machine::cut`]), what is known stays known, but since when is cut.
+//! - Anything outside the scope of a recording is [`Occupant::NotRecorded`] on a CPU and [`State::NotRecorded`] of a thread. "Unknown" is a
+//!   valid answer; "idle" is a claim, made only if an event supports it.
+//! - When a window begins within a trace ([`Machine::cut`]), known states stay known, but their beginnings are cut.
 //!
 //! # Who takes what
 //!

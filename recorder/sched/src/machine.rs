@@ -76,12 +76,12 @@ pub enum Met {
     Displaced,
 }
 
-/// What a switch ends.
+/// The interval that a switch ends.
 #[derive(Clone, Copy, Debug)]
 pub struct Switched<K> {
     /// Whether the outgoing thread is the one that was expected to have the CPU.
     pub met: Met,
-    /// What the CPU was used for until now. If another thread was [displaced](Met::Displaced), that thread's interval.
+    /// The use of the CPU until now. If another thread was [displaced](Met::Displaced), that thread's interval.
     pub tenure: CpuInterval<K>,
     /// The thread that was expected to run here, and may now be anywhere.
     pub displaced: Option<Change<K>>,
@@ -99,12 +99,12 @@ impl<K> Switched<K> {
     }
 }
 
-/// What the first half of a switch ends. The fields are those of [`Switched`].
+/// The interval that the first half of a switch ends. The fields are those of [`Switched`].
 #[derive(Clone, Copy, Debug)]
 pub struct Left<K> {
     /// Whether the outgoing thread is the one that was expected to have the CPU.
     pub met: Met,
-    /// What the CPU was used for until now.
+    /// The use of the CPU until now.
     pub tenure: CpuInterval<K>,
     /// The thread that was expected to run here, and may now be anywhere.
     pub displaced: Option<Change<K>>,
@@ -113,7 +113,7 @@ pub struct Left<K> {
 }
 
 impl<K> Left<K> {
-    /// As [`Switched::slice`].
+    /// The same as [`Switched::slice`].
     #[inline]
     pub fn slice(&self) -> Option<u64> {
         slice(self.met, &self.tenure)
@@ -129,7 +129,7 @@ fn slice<K>(met: Met, tenure: &CpuInterval<K>) -> Option<u64> {
 #[derive(Clone, Copy, Debug)]
 pub struct Found<K> {
     pub met: Met,
-    /// What the CPU was used for until now, if its occupant was different.
+    /// The use of the CPU until now, if its occupant was different.
     pub tenure: Option<CpuInterval<K>>,
     /// The thread that was expected to run here, and may now be anywhere.
     pub displaced: Option<Change<K>>,
@@ -137,10 +137,10 @@ pub struct Found<K> {
     pub thread: Option<Change<K>>,
 }
 
-/// What a gap cuts.
+/// The intervals that a gap cuts.
 #[derive(Clone, Copy, Debug)]
 pub struct Lost<K> {
-    /// What the CPU was used for before the gap, if that was known.
+    /// The use of the CPU before the gap, if known.
     pub tenure: Option<CpuInterval<K>>,
     /// The thread that was expected to run there.
     pub change: Option<Change<K>>,
@@ -163,14 +163,14 @@ impl<K> Default for Machine<K> {
 }
 
 impl<K: Copy + PartialEq> Machine<K> {
-    /// What is known about a CPU.
+    /// The known facts about a CPU.
     #[inline]
     pub fn seat(&self, cpu: Cpu) -> CpuState<K> {
         let known = self.seats.get(usize::from(cpu.0));
         known.copied().unwrap_or(CpuState::unseen(self.origin))
     }
 
-    /// All CPUs up to the highest number in any event, by number. [`CpuState::is_seen`] says which of them had events.
+    /// All CPUs up to the highest number in any event, by number. [`CpuState::is_seen`] is true for those that had events.
     pub fn seats(&self) -> impl ExactSizeIterator<Item = CpuState<K>> + '_ {
         self.seats.iter().copied()
     }
@@ -265,7 +265,7 @@ impl<K: Copy + PartialEq> Machine<K> {
                 before.tenure(cpu, time, Edge::Inferred)
             }
             None => {
-                // The occupant has had the CPU since it became unknown.
+                // The occupant was unknown; the thread has had the CPU since then.
                 seat.claim(who);
                 None
             }
@@ -324,8 +324,8 @@ impl<K: Copy + PartialEq> Machine<K> {
         moves.then(|| std::mem::replace(&mut thread.cpu, cpu))
     }
 
-    /// A waiting thread turns out to have been held back by a quota for a part of its wait, and to have waited for a CPU since. Returns the
-    /// wait before that part, and the part itself, each if it is not empty; none if the thread does not wait, or not that long.
+    /// A waiting thread is found to have been held back by a quota for a part of its wait, and to have waited for a CPU since. Returns the
+    /// wait before that part, and the part itself, each if it is not empty; none if the thread does not wait, or has not waited that long.
     pub fn held_back<T: Threads<Key = K>>(
         &self,
         threads: &mut T,
@@ -372,7 +372,7 @@ impl<K: Copy + PartialEq> Machine<K> {
         }
     }
 
-    /// The occupant of a CPU becomes unknown although no event is missing: an event said that it does not report it.
+    /// The occupant of a CPU becomes unknown although no event is missing: an event stated that it does not report the occupant.
     pub fn forget(&mut self, cpu: Cpu, time: Nanos) {
         self.seat_mut(cpu).forget(time);
     }
@@ -401,7 +401,7 @@ impl<K: Copy + PartialEq> Machine<K> {
         }
     }
 
-    /// A window begins: occupants and states stay known, but not since when they hold.
+    /// A window begins: occupants and states stay known, but it is no longer known since when they hold.
     pub fn cut(&mut self, time: Nanos) {
         self.origin = time;
         self.invalidate();
@@ -413,7 +413,7 @@ impl<K: Copy + PartialEq> Machine<K> {
         }
     }
 
-    /// The recording ends: what the CPUs are used for until then. The states of threads are with the caller.
+    /// The recording ends: the use of the CPUs until then. The caller keeps the states of threads.
     pub fn end(&self, time: Nanos) -> impl Iterator<Item = CpuInterval<K>> + '_ {
         let numbered = (0..=u16::MAX).map(Cpu).zip(&self.seats);
         numbered.filter_map(move |(cpu, seat)| seat.tenure(cpu, time, Edge::End))
@@ -469,11 +469,11 @@ impl At {
         Some(At { edge, ..self }.change(threads, key, State::Unknown))
     }
 
-    /// A thread whose state was unknown has had the CPU since then.
+    /// A thread whose state was unknown has had the CPU since that time.
     #[cold]
     fn was_running(self, thread: &mut Thread, since: Nanos, begin: Edge) {
         if !thread.state.is_known() {
-            // Something may be known of it after that time, if only that it was no longer elsewhere.
+            // One fact may be known about it after that time: it was no longer on another CPU.
             let since = since.max(thread.since);
             let At { cpu, epoch, .. } = self;
             *thread = Thread { since, epoch, cpu, state: State::Running, begin };

@@ -1,8 +1,8 @@
 //! The periods in which cgroups were throttled on each CPU, and from them the part of a wait that a quota took.
 //!
-//! When a wait ends, the trace says how long a quota held the thread back. Two facts say when that was within the wait. A thread that
-//! leaves its CPU because the quota is used up, or is woken into a throttled cgroup, is held back from that moment on. And for each CPU,
-//! the trace has the periods in which a cgroup was throttled there.
+//! When a wait ends, the trace contains how long a quota held the thread back. Two facts determine when that was within the wait. A thread
+//! that leaves its CPU because the quota is used up, or is woken into a throttled cgroup, is held back from that moment on. In addition,
+//! the trace has for each CPU the periods in which a cgroup was throttled there.
 //!
 //! ```text
 //! period of /a on CPU 0            |=========|
@@ -21,15 +21,15 @@ use crate::threads::Thread;
 /// Periods remembered for each cgroup on each CPU. A wait across more periods cannot be divided exactly.
 const REMEMBERED: usize = 64;
 
-/// Pairs of a cgroup and a CPU that are followed. There is a limit because a file may name any number.
+/// Pairs of a cgroup and a CPU that are followed. There is a limit because a file may name any number of cgroups.
 const MOST_PLACES: usize = 1 << 16;
 
 pub type Stretch = (Nanos, Nanos);
 
-/// What is known about the quota for a wait that has ended.
+/// The known facts about the quota for a wait that has ended.
 #[derive(Clone, Copy, Debug)]
 pub struct Held<'a> {
-    /// The wait, from its begin to its end.
+    /// The wait, from its beginning to its end.
     pub wait: Stretch,
     /// The CPU that the thread waited for.
     pub cpu: Cpu,
@@ -74,7 +74,7 @@ impl Periods {
         self.places.is_empty()
     }
 
-    /// Takes an event that begins or ends a period. Returns the CPU and the time of the begin or of the end, if known.
+    /// Takes an event that begins or ends a period. Returns the CPU and the time of the beginning or of the end, if known.
     pub fn event(&mut self, event: &Event<'_>) -> Option<(Cpu, Nanos)> {
         if !is_period(event) {
             return None;
@@ -101,7 +101,7 @@ impl Periods {
             Some(place) => place,
             None if self.places.len() >= MOST_PLACES => return,
             None => {
-                // There are fewer than that.
+                // There are fewer than this maximum.
                 let place = self.places.len() as u32;
                 self.places.push(Place::default());
                 self.cgroups.entry(cgroup.into()).or_default().insert(cpu.0, place);
@@ -112,7 +112,7 @@ impl Periods {
         self.open.insert(id, place);
     }
 
-    /// A period is over; `end` is the time of its end, if known. Returns the period, unless its begin or its end is missing.
+    /// A period is over; `end` is the time of its end, if known. Returns the period, unless its beginning or its end is missing.
     fn end(&mut self, id: (u64, u64), end: Option<Nanos>) -> Option<Stretch> {
         let place = &mut self.places[self.open.remove(&id)? as usize];
         let begin = place.open.take()?;
@@ -124,7 +124,7 @@ impl Periods {
         Some((begin, time))
     }
 
-    /// The parts of its wait in which a thread was held back, in order; together they are as long as the wait says. `None` if that is
+    /// The parts of its wait in which a thread was held back, in order; their sum is the length given in the wait. `None` if that is
     /// unknown.
     pub fn place(&self, held: Held<'_>) -> Option<Vec<Stretch>> {
         let (begin, end) = held.wait;
@@ -242,7 +242,7 @@ mod tests {
     }
 
     #[test]
-    fn a_period_that_goes_on_and_one_without_a_begin_are_taken_as_they_are() {
+    fn a_period_that_continues_and_one_without_a_begin_are_taken_as_they_are() {
         let mut periods = Periods::default();
         assert_eq!(periods.end((1, 3), Some(Nanos(5))), None);
         periods.begin((1, 7), ("/a", Cpu(1)), Nanos(20 * MS));

@@ -1,11 +1,11 @@
-//! What a thread does.
+//! The state of a thread.
 
 use fxt_reader::ThreadState;
 
-/// What a thread does, in as much detail as a trace records.
+/// The state of a thread, in as much detail as a trace records.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum State {
-    /// Unknown: the thread was not seen yet, or events about it are missing.
+    /// Unknown: there has been no event about the thread, or events about it are missing.
     #[default]
     Unknown,
     Running,
@@ -104,7 +104,7 @@ impl State {
         matches!(self, State::Zombie | State::Dead)
     }
 
-    /// Whether the trace shows what it does.
+    /// Whether the trace shows its state.
     pub const fn is_known(self) -> bool {
         !matches!(self, State::Unknown | State::NotRecorded)
     }

@@ -1,27 +1,27 @@
-//! What records say in addition to threads and times: facts of slices, waits and wake-ups.
+//! The content of records in addition to threads and times: facts of slices, waits and wake-ups.
 
 use fxt_reader::record::{Args, Value};
 use fxt_reader::{Cpu, Koid};
 
-/// What a switch says in addition to the two threads and the common state of the outgoing one. For a fact that the recording does not have,
-/// it is also 0 or absent.
+/// The content of a switch in addition to the two threads and the common state of the outgoing one. For a fact that the recording does not
+/// have, it is also 0 or absent.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct SwitchArgs<'a> {
     /// The kernel's letters for the state of the outgoing thread.
     pub detail: Option<&'a str>,
     /// Whether the switch was inferred, not reported.
     pub inferred: bool,
-    /// For how long the host had the CPU in the slice that ends, in nanoseconds.
+    /// How long the host had the CPU in the slice that ends, in nanoseconds.
     pub steal: u64,
-    /// For how long interrupts had the CPU, in nanoseconds.
+    /// How long interrupts had the CPU, in nanoseconds.
     pub irq: u64,
-    /// How many interrupts these were.
+    /// The number of these interrupts.
     pub irqs: u64,
-    /// For how long the scheduler had wanted the slice to end, in nanoseconds.
+    /// How long the scheduler had wanted the slice to end, in nanoseconds.
     pub need_resched: Option<u64>,
-    /// Whether it ends since a quota is used up.
+    /// Whether it ends because a quota is used up.
     pub throttled: bool,
-    /// For how long a quota held back the incoming thread, in nanoseconds of its wait.
+    /// How long a quota held back the incoming thread, in nanoseconds of its wait.
     pub held: u64,
     /// The cgroup whose quota that was.
     pub held_by: Option<&'a str>,
@@ -31,9 +31,9 @@ pub struct SwitchArgs<'a> {
     pub futex: Option<u64>,
     /// The owner of that lock when the wait began.
     pub futex_owner: Option<Koid>,
-    /// The thread for whose end it waits there.
+    /// The thread whose end it waits for there.
     pub futex_end_of: Option<Koid>,
-    /// The id of the lock of the kernel for which it waits, and what kind of lock that is.
+    /// The id of the kernel lock that it waits for, and its kind.
     pub kernel_lock: Option<u64>,
     pub kernel_lock_kind: Option<&'a str>,
     /// Its name, if it is a variable of the kernel.
@@ -48,19 +48,19 @@ pub struct UsualArgs {
 }
 
 impl UsualArgs {
-    /// For a recording that leaves usual weights out: an argument may be anything.
+    /// In a recording that leaves usual weights out, an argument may be anything.
     pub const WITHOUT_WEIGHTS: UsualArgs = UsualArgs { of_switch: 0, of_wakeup: 0 };
 }
 
 impl Default for UsualArgs {
-    /// Each side of a switch has its weight, and the thread that is woken.
+    /// There is a weight for each side of a switch, and for the thread that is woken.
     fn default() -> UsualArgs {
         UsualArgs { of_switch: 2, of_wakeup: 1 }
     }
 }
 
 impl<'a> SwitchArgs<'a> {
-    /// What the arguments of a switch say.
+    /// The content of a switch's arguments.
     #[inline]
     pub fn of(args: Args<'a>) -> SwitchArgs<'a> {
         let mut said = SwitchArgs::default();
@@ -88,44 +88,44 @@ impl<'a> SwitchArgs<'a> {
         said
     }
 
-    /// Whether it says anything about the slice that ends.
+    /// Whether it contains anything about the slice that ends.
     #[inline]
     pub fn tells_of_slice(&self) -> bool {
         self.steal > 0 || self.irq > 0 || self.irqs > 0 || self.need_resched.is_some()
     }
 }
 
-/// What a wake-up says in addition to the woken thread and its CPU.
+/// The content of a wake-up in addition to the woken thread and its CPU.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct WakeupSaid<'a> {
-    /// The thread that did it.
+    /// The waker.
     pub waker: Option<Koid>,
-    /// How long before it sent the packet that did it for the thread.
+    /// How long before the wake-up it sent the packet that woke the thread.
     pub sent: Option<u64>,
-    /// Whether an interrupt did.
+    /// Whether an interrupt was the waker.
     pub interrupt: bool,
-    /// What the interrupt was for, and which one of these.
+    /// The kind of the interrupt, and its name.
     pub interrupt_kind: Option<&'a str>,
     pub interrupt_name: Option<&'a str>,
-    /// The request to a disk whose completion did it.
+    /// The disk request whose completion caused it.
     pub request: Option<RequestSaid>,
     /// Whether a quota holds back the woken thread.
     pub throttled: bool,
 }
 
-/// What a wake-up says of a request to a disk.
+/// A wake-up's data about a disk request.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct RequestSaid {
     pub bytes: u64,
-    /// The thread that made it.
+    /// The thread that submitted it.
     pub by: Option<Koid>,
-    /// How long before the wake-up that was, and when the disk got it.
+    /// How long before the wake-up it was submitted, and when the disk got it.
     pub started: Option<u64>,
     pub issued: Option<u64>,
 }
 
 impl<'a> WakeupSaid<'a> {
-    /// What the arguments of a wake-up say.
+    /// The content of a wake-up's arguments.
     #[inline]
     pub fn of(args: Args<'a>) -> WakeupSaid<'a> {
         let mut said = WakeupSaid::default();

@@ -13,7 +13,7 @@ fn on(thread: u64) -> Occupant<u64> {
     Occupant::Thread(thread)
 }
 
-/// A machine, and what came out of it.
+/// A machine, and its output.
 #[derive(Default)]
 struct Play {
     machine: Machine<u64>,
@@ -106,7 +106,7 @@ fn a_wakeup_of_a_thread_that_runs_or_waits_changes_nothing() {
 }
 
 #[test]
-fn a_wakeup_moves_whoever_is_blocked_stopped_unknown_or_a_zombie() {
+fn a_wakeup_moves_anyone_who_is_blocked_stopped_unknown_or_a_zombie() {
     for (state, letters) in [
         (ThreadState::Blocked, None),
         (ThreadState::Blocked, Some("D")),
@@ -217,7 +217,7 @@ fn between_the_halves_of_a_switch_nobody_has_the_cpu_and_a_thread_may_be_dropped
     assert_eq!((left.met, left.slice()), (Met::Expected, Some(20)));
     assert_eq!(play.machine.seat(cpu).occupant, None);
     play.threads.remove(&A);
-    // Its id is another's already.
+    // Its id already belongs to another thread.
     let enter = Enter { time, cpu, incoming: on(A), inferred };
     let came = play.machine.enter(&mut play.threads, enter).expect("a thread came in");
     assert_eq!((came.before.state, came.before.since.0), (State::Unknown, 0));
@@ -309,8 +309,8 @@ fn a_window_keeps_who_has_a_cpu_and_cuts_since_when() {
 }
 
 #[test]
-fn a_thread_that_was_dropped_does_not_vanish_and_its_place_is_anothers() {
-    /// One place, and whose it is.
+fn a_thread_that_was_dropped_does_not_vanish_and_its_place_belongs_to_another() {
+    /// One slot, and its thread.
     struct Place(Thread, u64);
     impl Threads for Place {
         type Key = u64;
@@ -389,7 +389,7 @@ fn who(thread: u64) -> Occupant<u64> {
     if thread == 0 { IDLE } else { on(thread) }
 }
 
-/// Adds up what comes out: of each thread and of each CPU.
+/// Adds up the output for each thread and each CPU.
 #[derive(Default)]
 struct Sums {
     changes: HashMap<u64, Vec<Change<u64>>>,
@@ -490,7 +490,7 @@ fn a_wait_is_divided_where_a_quota_held_the_thread_back() {
     let [waited, held] = play.machine.held_back(&mut play.threads, A, (Nanos(10), Nanos(60)));
     assert_eq!((waited, ended(held)), (None, (State::Throttled, 10, 60, Some(50))));
     assert_eq!(play.state(A), State::Preempted);
-    // Once more in the same wait.
+    // This is the second time in the same wait.
     let [waited, held] = play.machine.held_back(&mut play.threads, A, (Nanos(70), Nanos(75)));
     assert_eq!(ended(waited), (State::Preempted, 60, 70, Some(10)));
     assert_eq!(ended(held), (State::Throttled, 70, 75, Some(5)));
@@ -522,7 +522,7 @@ fn a_thread_that_is_woken_while_throttled_waits_as_one_that_was_woken_afterwards
 }
 
 #[test]
-fn a_thread_changes_queues_only_while_it_waits_and_its_wait_goes_on() {
+fn a_thread_changes_queues_only_while_it_waits_and_its_wait_continues() {
     let mut play = Play::default();
     play.switch(10, on(A), State::Preempted, on(B));
     assert_eq!(play.machine.migrate(&mut play.threads, A, Cpu(1)), Some(Cpu(0)));

@@ -1,4 +1,4 @@
-//! The states of threads are kept by the caller; this is how the machine reaches them.
+//! The caller keeps the states of threads; this is how the machine accesses them.
 
 use std::collections::{BTreeMap, HashMap};
 use std::hash::{BuildHasher, Hash};
@@ -9,10 +9,10 @@ use crate::cpu_state::Edge;
 use crate::periods::Stretch;
 use crate::state::State;
 
-/// What is known about a thread.
+/// The known facts about a thread.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Thread {
-    /// Start of its state; 0 before it was seen.
+    /// Start of its state; 0 before its first event.
     pub since: Nanos,
     /// The machine's count of doubts when the state began.
     pub(crate) epoch: u32,
@@ -24,8 +24,8 @@ pub struct Thread {
 }
 
 impl Thread {
-    /// The thread turns out to have been held back by a quota for a part of its wait, and to have waited for a CPU since. Returns its state
-    /// before that part, and during it; `None` if it does not wait, or not that long.
+    /// The thread is found to have been held back by a quota for a part of its wait, and to have waited for a CPU since. Returns its state
+    /// before that part, and during it; `None` if it does not wait, or has not waited that long.
     pub fn held_back(&mut self, (from, until): Stretch) -> Option<[Thread; 2]> {
         let waited = *self;
         if !waited.state.is_waiting() || from < waited.since || until < from {
@@ -39,7 +39,7 @@ impl Thread {
     }
 }
 
-/// All threads, each with what the machine knows of it.
+/// All threads, each with the facts that the machine keeps about it.
 ///
 /// A thread that no event has mentioned yet is `Thread::default()`. Ended threads may be dropped at any time.
 pub trait Threads {
@@ -49,8 +49,8 @@ pub trait Threads {
     /// The thread; it is created if it is new.
     fn thread(&mut self, key: Self::Key) -> &mut Thread;
 
-    /// Whether the key belongs to a thread that has not been dropped. A CPU may still name a thread that is gone, and the place of that
-    /// thread may have been reused.
+    /// Whether the key belongs to a thread that has not been dropped. A CPU may still name a thread that no longer exists, and the place of
+    /// that thread may have been reused.
     #[inline]
     fn is_kept(&self, _: Self::Key) -> bool {
         true

@@ -1,25 +1,25 @@
 //! Which provider writes a trace's scheduling records, and which providers' buffers filled up.
 //!
-//! A provider event says that a buffer filled up, but not what was in it. If it is the buffer of the provider that writes the scheduling
-//! records, scheduling records are missing; if it is an application's, only that application's own records are.
+//! A provider event reports that a buffer filled up, but not the content of that buffer. If it is the buffer of the provider that writes
+//! the scheduling records, scheduling records are missing; if it is an application's, only that application's own records are.
 
 use fxt_reader::ProviderId;
 
 /// Providers to remember before the first scheduling record.
 const MOST: usize = 256;
 
-/// What is missing when a buffer filled up.
+/// The kind of data that is missing when a buffer filled up.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum FilledUp {
     /// Scheduling records.
     Scheduler,
-    /// Only that provider's own records.
+    /// Only the records of that provider.
     Other,
     /// Unknown until the first scheduling record.
     Unknown,
 }
 
-/// The provider of the scheduling records, as far as a trace was read.
+/// The provider of the scheduling records, as far as the trace was read.
 #[derive(Clone, Debug, Default)]
 pub struct Scheduler {
     provider: Option<ProviderId>,
@@ -29,8 +29,8 @@ pub struct Scheduler {
 }
 
 impl Scheduler {
-    /// Takes the provider of a scheduling record. True if earlier scheduling records are missing: its buffer filled up before it was known
-    /// to be the scheduler's.
+    /// Notes the provider of a scheduling record. Returns true if earlier scheduling records are missing: its buffer filled up before it
+    /// was known to be the scheduler's.
     #[inline(always)]
     pub fn is(&mut self, provider: Option<ProviderId>) -> bool {
         if self.is_known && self.provider == provider {
@@ -50,7 +50,7 @@ impl Scheduler {
         was_full
     }
 
-    /// Takes a provider event that says that a buffer filled up.
+    /// Processes a provider event that reports a full buffer.
     pub fn filled_up(&mut self, id: ProviderId) -> FilledUp {
         if !self.is_known {
             if self.early.len() < MOST && !self.early.contains(&id) {
@@ -64,7 +64,7 @@ impl Scheduler {
         }
     }
 
-    /// Another event has said what was missing when that provider's buffer filled up.
+    /// Another event has reported the missing data of that provider's full buffer.
     pub fn said(&mut self, id: ProviderId) {
         self.early.retain(|early| *early != id);
     }
@@ -96,7 +96,7 @@ mod tests {
     }
 
     #[test]
-    fn afterwards_it_is_told_apart_by_the_provider() {
+    fn afterwards_it_is_distinguished_by_the_provider() {
         let mut scheduler = Scheduler::default();
         scheduler.is(Some(ONE));
         assert_eq!(scheduler.filled_up(ONE), FilledUp::Scheduler);

@@ -1,4 +1,4 @@
-//! Files of settings in TOML, which root or the user has written: reading them, and telling each mistake with its place.
+//! Files of settings in TOML, written by root or the user: reads them, and reports each mistake with its place.
 //!
 //! The policy of the daemon and the configuration of the program are two of them.
 
@@ -12,10 +12,10 @@ use toml::de::{DeTable, DeValue};
 use fxtrec_kernel::regular;
 use fxtrec_units::nearest::nearest;
 
-/// No such file is longer, in bytes.
+/// The maximum length of such a file, in bytes.
 const MOST_BYTES: u64 = 1024 * 1024;
 
-/// Bits of a mode that let others than the owner write.
+/// The bits of a mode that let users other than the owner write.
 const WRITABLE_BY_OTHERS: u32 = 0o022;
 
 const PERMISSIONS: u32 = 0o7777;
@@ -32,7 +32,7 @@ pub enum SettingsError {
     /// Others may have written it.
     #[error("the {what} {} belongs to uid {uid}, who could change it: use chown root", .path.display())]
     Owner { what: &'static str, path: PathBuf, uid: u32 },
-    /// Others than its owner may write it.
+    /// Users other than its owner may write it.
     #[error(
         "the {what} {} is writable by users other than its owner (mode {mode:04o}), who could change it: use chmod go-w",
         .path.display()
@@ -43,7 +43,7 @@ pub enum SettingsError {
         /// Its permission bits.
         mode: u32,
     },
-    /// It is longer than can be meant.
+    /// It is longer than any sensible file.
     #[error("the {what} {} has more than {most} bytes", .path.display())]
     TooLong {
         what: &'static str,
@@ -70,12 +70,12 @@ impl SettingsError {
     }
 }
 
-/// What is wrong at one place of a text.
+/// The error at one place of a text.
 #[derive(Debug)]
 pub struct Problem {
     /// Bytes before it.
     pub offset: usize,
-    /// What is wrong, and what was expected.
+    /// The error, and what was expected.
     pub text: String,
 }
 
@@ -96,7 +96,7 @@ impl Problem {
 /// The text of a file, if it belongs to one of `owners` and no one else can have written it.
 ///
 /// # Errors
-/// When it cannot be read, is not a regular file or too long, or others could have written it.
+/// When it cannot be read, is not a regular file or is too long, or others could have written it.
 pub fn read(what: &'static str, path: &Path, owners: &[u32]) -> Result<String, SettingsError> {
     let failed = |source| SettingsError::Read { what, path: path.to_owned(), source };
     // The file that is read is the file that was checked: both use the same descriptor.
@@ -143,7 +143,7 @@ pub fn check_keys(table: &DeTable<'_>, known: &[&str]) -> Result<(), Problem> {
     Err(at(key, text))
 }
 
-/// The hint at the known name that was probably meant, if there is a similar one.
+/// The suggestion of the known name that was probably meant, if there is a similar one.
 pub fn meant<'a>(text: &str, known: impl Iterator<Item = &'a str>) -> String {
     let nearest = nearest(text, known, 1).pop();
     nearest.map(|name| format!(", did you mean '{name}'?")).unwrap_or_default()
@@ -157,7 +157,7 @@ pub fn string<'a>(value: &'a Spanned<DeValue<'_>>, what: &str) -> Result<&'a str
     value.get_ref().as_str().ok_or_else(|| expected(value, what))
 }
 
-/// Says that something else was expected.
+/// Reports that something else was expected.
 pub fn expected(value: &Spanned<DeValue<'_>>, what: &str) -> Problem {
     at(value, format!("expected {what}, found {}", found(value.get_ref())))
 }

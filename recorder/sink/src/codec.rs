@@ -2,7 +2,7 @@
 //!
 //! When the disk is full, the file is cut back to the last flush and ended with
 //! a few bytes that fit into what was freed. It is then a valid file, only a
-//! shorter one: tools that refuse a truncated stream still open it.
+//! shorter one: tools that reject a truncated stream still open it.
 
 use std::fmt;
 use std::io::{self, Write};
@@ -17,12 +17,12 @@ use zstd::stream::write::Encoder as ZstdEncoder;
 /// higher levels gain nothing.
 const GZIP_LEVEL: u32 = 2;
 
-/// On the same records, 262 MB/s and a sixth of the size, which zstd's default of 3 does not reach:
-/// long matches are rare in them, and looking for them costs more than it gives.
+/// On the same records, 262 MB/s and a sixth of the size, which zstd's default of 3 does not reach: long matches are rare in them, and the
+/// search for them costs more than it saves.
 const ZSTD_LEVEL: i32 = 1;
 
-/// How far back it looks, as a power of two, in bytes: a quarter of what the level has. What is compressed and what it is compared with stay
-/// in the cache next to a core, which takes a fifth less time for 1 % more bytes (`docs/bench/capture.md`).
+/// The search window, as a power of two, in bytes: a quarter of the level's default. The window and the input fit into a core's own cache,
+/// which takes a fifth less time for 1 % more bytes (`docs/bench/capture.md`).
 const ZSTD_WINDOW_LOG: u32 = 17;
 
 /// A compressor that writes to memory.
@@ -30,7 +30,7 @@ pub(super) trait Codec: Send + fmt::Debug {
     /// Compresses more. Part of it may stay inside until the next flush.
     fn write(&mut self, bytes: &[u8]) -> io::Result<()>;
 
-    /// Puts out whatever is still inside, so that all of it can be unpacked.
+    /// Outputs everything that is still inside, so that all of it can be decompressed.
     fn flush(&mut self) -> io::Result<()>;
 
     fn finish(&mut self) -> io::Result<()>;
@@ -44,13 +44,13 @@ pub(super) trait Codec: Send + fmt::Debug {
 
 /// One gzip member (RFC 1952).
 ///
-/// Made by hand around a deflate stream, since the checksum must be known in the middle.
+/// Built by hand around a deflate stream, since the checksum must be known in the middle.
 pub(super) struct Gzip {
     deflate: DeflateEncoder<Vec<u8>>,
     checksum: Crc,
 }
 
-/// Magic number, deflate, no flags, no time, nothing about the compressor, Unix.
+/// Magic number, deflate, no flags, no time, no information about the compressor, Unix.
 const GZIP_HEADER: [u8; 10] = [0x1f, 0x8b, 8, 0, 0, 0, 0, 0, 0, 3];
 
 /// A final deflate block without content: fixed codes, end of block (RFC 1951, 3.2.3).
@@ -101,12 +101,13 @@ impl Codec for Gzip {
     }
 }
 
-/// One zstd frame (RFC 8878) without a checksum. If one thread is too busy, it is followed by a second frame, which other threads compress.
+/// One zstd frame (RFC 8878) without a checksum. If one thread is not enough, it is followed by a second frame, which other threads
+/// compress.
 pub(super) struct Zstd {
     encoder: ZstdEncoder<'static, Vec<u8>>,
-    /// How many threads compress the second frame; 0 to have none.
+    /// How many threads compress the second frame; 0 for none.
     helpers: u32,
-    /// Whether the second frame comes next.
+    /// Whether the second frame is next.
     is_busy: bool,
     /// Time spent in the first frame since the last flush, and when that was.
     spent: Duration,
@@ -122,7 +123,7 @@ const CPUS_PER_HELPER: usize = 8;
 /// The maximum number of threads: with more, the disk is the limit.
 const MOST_HELPERS: u32 = 8;
 
-/// How many threads compress while one is too busy, if this process may use this many CPUs.
+/// How many threads compress when one is not enough, if this process may use this many CPUs.
 fn helpers_for(cpus: usize) -> u32 {
     match u32::try_from(cpus / CPUS_PER_HELPER).unwrap_or(MOST_HELPERS) {
         0 | 1 => 0,
@@ -144,7 +145,7 @@ impl Zstd {
     fn frame(output: Vec<u8>) -> io::Result<ZstdEncoder<'static, Vec<u8>>> {
         let mut encoder = ZstdEncoder::new(output, ZSTD_LEVEL)?;
         encoder.window_log(ZSTD_WINDOW_LOG)?;
-        // A frame that ends in the middle could not have one.
+        // A frame that ends in the middle could not have a checksum.
         encoder.include_checksum(false)?;
         Ok(encoder)
     }
@@ -165,7 +166,8 @@ impl fmt::Debug for Zstd {
 
 impl Codec for Zstd {
     fn write(&mut self, bytes: &[u8]) -> io::Result<()> {
-        // Not at the flush: until then, the stream can be ended there while the first frame is still open.
+        // This is not done at the flush: until the second frame begins, the stream can be ended there although the first frame is still
+        // open.
         if std::mem::take(&mut self.is_busy) {
             self.get_help()?;
         }
@@ -219,7 +221,7 @@ mod tests {
                 (0..300_000_u32).flat_map(|word| ((word / 7) ^ round).to_le_bytes()).collect();
             codec.write(&piece).expect("memory takes it");
             plain.extend(piece);
-            // Regardless of the machine's speed, it counts as busy from the third round on.
+            // Regardless of the machine's speed, the thread counts as busy from the third round on.
             codec.spent = if round < 2 { Duration::ZERO } else { Duration::from_secs(3600) };
             codec.flush().expect("memory takes it");
             packed.append(codec.output());

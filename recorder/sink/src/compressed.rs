@@ -17,9 +17,9 @@ pub(super) struct Compressed<M, C> {
     codec: C,
     /// The totals so far, flushed or not.
     now: Totals,
-    /// Records handed over so far.
+    /// Records that were accepted so far.
     records: u64,
-    /// The last flush point, and before it those that may still wait in a pipe. Never empty.
+    /// The last flush point, and the earlier ones whose bytes may still wait in a pipe. Never empty.
     points: VecDeque<FlushPoint>,
     unsaved: Unsaved,
     failed: Option<SinkError>,
@@ -78,7 +78,7 @@ impl<M: Medium, C: Codec> Compressed<M, C> {
         if self.medium.cut_back(totals.output_bytes).is_ok_and(|done| done) {
             match write_all(&mut self.medium, &ending) {
                 Ok(()) => self.now.output_bytes += ending.len() as u64,
-                // Half an ending is worse than none.
+                // Half an end marker is worse than none.
                 Err(_) => drop(self.medium.cut_back(totals.output_bytes)),
             }
         }
@@ -102,7 +102,7 @@ impl<M: Medium, C: Codec> Sink for Compressed<M, C> {
     fn flush_point(&mut self) -> Result<(), SinkError> {
         self.step(C::flush)?;
         let read = self.now.output_bytes.saturating_sub(self.medium.capacity());
-        // The first of the remaining ones can be read, whatever happens to the pipe.
+        // The first of the remaining pieces can be read, whatever happens to the pipe.
         while self.points.get(1).is_some_and(|point| point.totals.output_bytes <= read) {
             self.points.pop_front();
         }

@@ -38,8 +38,8 @@ pub struct Opened {
 
 /// Opens the output.
 ///
-/// An existing file is renamed to its name with `.old` added, and an earlier `.old` is replaced. Devices and fifos are opened as they are
-/// if the user named them. A new file belongs to `owner`.
+/// An existing file is renamed to its name with `.old` added, and an earlier `.old` is replaced. Devices and FIFOs are opened directly if
+/// the user named them. A new file belongs to `owner`.
 ///
 /// # Errors
 /// When the output cannot be created or opened, or the earlier file cannot be renamed, or another process records to it.
@@ -47,7 +47,7 @@ pub fn open(output: &Output, owner: Option<Owner>) -> Result<Opened, SinkError> 
     open_series(output, owner, Given::AtOnce, None, None)
 }
 
-/// Finds where files are to go that are opened later, by [`open_at`].
+/// Finds the places of files that are opened later, by [`open_at`].
 ///
 /// # Errors
 /// When the directory is not there or cannot be trusted.
@@ -91,7 +91,7 @@ pub fn open_series(
     let others = |place: &Place| is_piece.map_or(Ok(()), |is| place.siblings_must_be_free(is));
     others(&place).map_err(because)?;
     let mut opened = open_at(&place, compression, given, room)?;
-    // Another thread may have begun another piece by now.
+    // Another thread may have begun another piece in the meantime.
     if let Err(error) = others(&place) {
         if let Some(undo) = opened.undo.take() {
             undo.take_back();
@@ -102,7 +102,7 @@ pub fn open_series(
 }
 
 /// Creates a file at a place that was found before, as [`open`] does for a name that the user did not give. `room` is called if the disk is
-/// full, then and while the file is written.
+/// full, both when the file is created and while it is written.
 ///
 /// # Errors
 /// As for [`open`].
@@ -146,7 +146,7 @@ pub fn new_file(path: &Path, named: bool, owner: Option<Owner>) -> Result<NewFil
     }
     let recording = place.record(Given::AtOnce).map_err(because)?;
     let undo = Some(recording.undo());
-    // A file that still belongs to root can be written nevertheless, and given to the user who called sudo later.
+    // A file that still belongs to root can be written nevertheless, and given later to the user who called sudo.
     let Recording { file, kept_old, .. } = recording;
     Ok(NewFile { file, undo, kept_old })
 }

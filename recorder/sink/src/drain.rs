@@ -1,4 +1,4 @@
-//! The drain thread: writes what the engine hands over to the sink.
+//! The drain thread: writes the engine's buffers to the sink.
 //!
 //! ```text
 //!   engine --SAVE_BUFFER--> channel --> drain: durable part, rolling part --> sink
@@ -6,10 +6,10 @@
 //!      +---------BUFFER_SAVED-------------+
 //! ```
 //!
-//! When the sink fails, buffers are still taken and given back, so that no thread waits for ever; their contents are not saved.
+//! When the sink fails, buffers are still accepted and released, so that no thread waits forever; their contents are not saved.
 //!
-//! An output that ends may have to take more than the engine's records, such as what applications have by then. The engine does not wait for
-//! that: what it hands over in that time is for the next output, and is kept here until that is open.
+//! An output that ends may need more than the engine's records, such as the records that applications have at that time. The engine does
+//! not wait for that: buffers that it hands over in that time belong to the next output, and are kept here until that is open.
 //!
 //! ```text
 //!   requests    Save a | Turn | Piece p | Save b | Piece q | NextPiece | Save c
@@ -18,8 +18,8 @@
 //!   the next                                                    head b   c
 //! ```
 //!
-//! An output may have a size that it must not exceed. The thread that hands over events ends it early enough. What explains its stacks
-//! comes last and is the only part that may be left out: [`Explanation`].
+//! An output may have a size limit. The thread that passes on events ends it early enough. The records that explain its stacks are last,
+//! and are the only part that may be left out: [`Explanation`].
 
 use std::fmt;
 use std::io;
@@ -38,10 +38,10 @@ use fxtrec_kernel::notify::{self, Notice};
 use fxtrec_kernel::priority;
 use fxtrec_kernel::thread_times::{ThreadClock, ThreadTimes};
 
-/// How often a compressor ends a block, so that what it holds can be read. See the sum in `commands::record::pace`.
+/// How often a compressor ends a block, so that its data can be read. See the sum in `commands::record::pace`.
 pub const FLUSH_INTERVAL: Duration = Duration::from_millis(150);
 
-/// What the drain thread is asked to do.
+/// A request to the drain thread.
 #[derive(Debug)]
 pub enum Request {
     /// Save the buffer that this packet names.
@@ -50,21 +50,21 @@ pub enum Request {
     /// Write these records, and report when their memory is free again.
     Piece {
         records: Vec<u8>,
-        /// Told when they are written, or dropped.
+        /// Signalled when they are written, or dropped.
         written: Sender<()>,
     },
-    /// What the engine hands over from now on is for the next output, which [`Request::NextPiece`] will open. Told when all that it
-    /// handed over before is saved.
+    /// Buffers that the engine hands over from now on belong to the next output, which [`Request::NextPiece`] will open. Signalled when
+    /// everything that it handed over before is saved.
     Turn(Sender<()>),
     /// Write this at the end of the output.
     Explain(Explanation),
     /// End the output, and continue in another.
     NextPiece(Box<NextPiece>),
-    /// Nothing more will come.
+    /// There are no more requests.
     End,
 }
 
-/// What explains the stacks of an output. If the output has a size, what does not fit is left out.
+/// The records that explain the stacks of an output. If the output has a size limit, records beyond it are left out.
 #[derive(Debug, Default)]
 pub struct Explanation {
     /// The most important part first.
@@ -83,17 +83,17 @@ pub struct Part {
     pub stacks: u64,
 }
 
-/// What was left out of an output, because there was no room.
+/// The records that were left out of an output for lack of room.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct LeftOut {
     pub names: u64,
     pub stacks: u64,
 }
 
-/// Makes the last records of an output, which has this many bytes of records before them, and lacks this.
+/// Creates the last records of an output, given the size of the records before them and the losses so far.
 pub type Tail = Box<dyn FnOnce(u64, LeftOut) -> Vec<u8> + Send>;
 
-/// The room that is left for the last records of an output of limited size, in bytes; less in a small one.
+/// The room that is reserved for the last records of an output of limited size, in bytes; less in a small one.
 pub const TAIL_BYTES: u64 = 64 * 1024;
 
 /// The part of a limit that [`TAIL_BYTES`] may take.
@@ -112,12 +112,12 @@ pub type OpenNext = Box<dyn FnOnce(Totals) -> Result<Box<dyn Sink>, SinkError> +
 
 /// The end of one output and the beginning of the next.
 pub struct NextPiece {
-    /// The last records of the one.
+    /// The last records of the old output.
     pub tail: Tail,
     pub open: OpenNext,
-    /// Its first records.
+    /// The first records of the new one.
     pub head: Vec<u8>,
-    /// Told when that is done, or has failed.
+    /// Signalled when that is done, or has failed.
     pub done: Sender<()>,
 }
 
@@ -127,7 +127,7 @@ impl fmt::Debug for NextPiece {
     }
 }
 
-/// What is kept for the next output until that is open, in bytes. For more than this, the engine has to wait for its buffers.
+/// The size of the data that is kept for the next output until that is open, in bytes. Beyond this, the engine must wait for its buffers.
 const MOST_EARLY_BYTES: usize = 64 << 20;
 
 /// Records for the next output that arrived before it was open.
@@ -146,12 +146,12 @@ enum EarlyRequest {
 }
 
 impl Early {
-    /// Copies what there is to save for one packet; false if it has to wait where it is.
+    /// Copies the data to save for one packet; returns false if it must wait where it is.
     fn copy(&mut self, engine: &Engine, packet: Packet) -> bool {
         let Ok(view) = engine.view(packet) else { return true };
         let bytes = view.bytes();
         let waits = |request: &EarlyRequest| matches!(request, EarlyRequest::Waiting(_));
-        // In order: none goes before one that waits.
+        // In order: no data precedes data that waits.
         if self.bytes + bytes > MOST_EARLY_BYTES || self.requests.last().is_some_and(waits) {
             self.requests.push(EarlyRequest::Waiting(packet));
             return false;
@@ -168,7 +168,7 @@ impl Early {
     }
 }
 
-/// Writes what there is to save for one packet. A sink that fails counts the rest of it.
+/// Writes the data to save for one packet. A sink that fails counts the rest of it.
 fn write_view(engine: &Engine, packet: Packet, sink: &mut dyn Sink) -> Result<(), SinkError> {
     let Ok(view) = engine.view(packet) else { return Ok(()) };
     let mut result = Ok(());
@@ -179,32 +179,32 @@ fn write_view(engine: &Engine, packet: Packet, sink: &mut dyn Sink) -> Result<()
     result
 }
 
-/// Lets the engine have the buffer again.
+/// Gives the buffer back to the engine.
 fn give_back(engine: &Engine, packet: Packet) {
-    // Only requests that the engine made may be answered; it made this one.
+    // Only requests of the engine may be answered; this is one.
     let answered = engine.saved(packet.buffer_saved());
     debug_assert!(answered.is_ok(), "{answered:?}");
 }
 
-/// Bytes that the drain has put into the output, for the progress display, and how it spent its time.
+/// Bytes that the drain thread has written to the output, for the progress display, and how it spent its time.
 #[derive(Debug, Default)]
 pub struct Written {
     earlier: AtomicU64,
     piece: AtomicU64,
-    /// Records in the present output whose part of it is not known yet.
+    /// Records in the current output whose compressed size is not known yet.
     held: AtomicU64,
-    /// What the last explanation took, in bytes of the output, and its estimate.
+    /// The size of the last explanation, in bytes of the output, and its estimate.
     explained: Mutex<Option<(u64, u64)>>,
-    /// What all outputs lack.
+    /// The data that is missing in all outputs.
     left_out: Mutex<LeftOut>,
     effort: Mutex<Effort>,
 }
 
-/// What the drain thread spent its time on, up to the last buffer that it returned.
+/// How the drain thread spent its time, up to the last buffer that it returned.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Effort {
     pub times: ThreadTimes,
-    /// How long it was at the output, on a CPU or not.
+    /// How long it was writing the output, on a CPU or not.
     pub saving: Duration,
 }
 
@@ -214,22 +214,22 @@ impl Written {
         self.earlier.load(Ordering::Relaxed) + self.piece_bytes()
     }
 
-    /// Bytes so far in the present output.
+    /// Bytes so far in the current output.
     pub fn piece_bytes(&self) -> u64 {
         self.piece.load(Ordering::Relaxed)
     }
 
-    /// The size that the present output has at most, with all that is on its way out of a compressor.
+    /// The maximum size of the current output, including data that is still in a compressor.
     pub fn piece_bytes_at_most(&self) -> u64 {
         self.piece_bytes() + self.held.load(Ordering::Relaxed)
     }
 
-    /// What the last explanation took, in bytes of the output, and its estimate.
+    /// The size of the last explanation, in bytes of the output, and its estimate.
     pub fn explained(&self) -> Option<(u64, u64)> {
         *self.explained.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// What all outputs lack because of their size limit.
+    /// The data that is missing in all outputs because of their size limit.
     pub fn left_out(&self) -> LeftOut {
         *self.left_out.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -241,7 +241,7 @@ impl Written {
         left_out.stacks += lacks.stacks;
     }
 
-    /// What the drain thread spent its time on.
+    /// How the drain thread spent its time.
     pub fn effort(&self) -> Effort {
         *self.effort.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -261,7 +261,7 @@ impl Written {
     }
 }
 
-/// What is left when the drain has ended.
+/// The state when the drain thread has ended.
 #[derive(Debug)]
 pub struct Drained {
     /// The sink, to which an end may be added.
@@ -270,14 +270,14 @@ pub struct Drained {
     pub earlier: Totals,
     /// What the output lacks.
     pub left_out: LeftOut,
-    /// The first error, if there was one.
+    /// The first error, if any.
     pub result: Result<(), SinkError>,
 }
 
 /// Starts the drain thread, for outputs of at most `limit` bytes each, if there is a limit. `failed` is called once, when the sink fails.
 ///
 /// # Errors
-/// When no thread can be made.
+/// When no thread can be started.
 pub fn spawn(
     engine: Arc<Engine>,
     requests: Receiver<Request>,
@@ -286,7 +286,7 @@ pub fn spawn(
     failed: impl FnOnce() + Send + 'static,
 ) -> io::Result<JoinHandle<Drained>> {
     std::thread::Builder::new().name("fxtrec-drain".to_owned()).spawn(move || {
-        // Were it late, the capture thread would wait for it, and the rings would fill.
+        // If it were late, the capture thread would wait for it, and the rings would fill.
         priority::raise();
         let clock = ThreadClock::of_this_thread();
         let mut drain = Drain {
@@ -314,7 +314,7 @@ pub fn spawn(
                 Ok(Request::Save(packet)) => {
                     let begun = Instant::now();
                     let is_done = drain.save(&engine, packet);
-                    // This comes before the thread that waits for the buffer may continue and ask.
+                    // This precedes the moment at which the thread that waits for the buffer may continue and ask.
                     written.add_effort(clock.read(), begun.elapsed());
                     written.update(drain.earlier, &*drain.sink);
                     if is_done {
@@ -327,12 +327,12 @@ pub fn spawn(
                 },
                 Ok(Request::Turn(told)) => {
                     drain.early = Some(Early::default());
-                    // The requester may be gone.
+                    // The requester may have ended.
                     let _ = told.send(());
                 }
                 Ok(Request::Piece { records, written }) => {
                     drain.write(&records);
-                    // The requester may be gone.
+                    // The requester may have ended.
                     drop(records);
                     let _ = written.send(());
                 }
@@ -354,7 +354,7 @@ pub fn spawn(
     })
 }
 
-/// The sign of life that systemd's `WatchdogSec=` wants. It ends when the output accepts nothing more.
+/// The watchdog message that systemd's `WatchdogSec=` requires. It stops when the output accepts no more data.
 struct Pulse {
     every: Option<Duration>,
     last: Option<Instant>,
@@ -369,7 +369,7 @@ impl Pulse {
     fn beat(&mut self) {
         if self.until_due() == Some(Duration::ZERO) {
             self.last = Some(Instant::now());
-            // Without it, the service manager restarts the service.
+            // Otherwise, the service manager restarts the service.
             let _ = notify::tell(&Notice::Alive);
         }
     }
@@ -383,13 +383,13 @@ struct Drain<F> {
     failed: Option<F>,
     flushed: Instant,
     unflushed: bool,
-    /// While the output is to end: what is for the next one.
+    /// While the output is being ended: data for the next one.
     early: Option<Early>,
     /// The size that an output must not exceed.
     limit: Option<u64>,
-    /// What is to be written at the end of the output.
+    /// The records for the end of the output.
     explanation: Option<Explanation>,
-    /// What the output lacks.
+    /// The data that is missing in the output.
     left_out: LeftOut,
     written: Arc<Written>,
 }
@@ -406,7 +406,7 @@ impl<F: FnOnce()> Drain<F> {
         true
     }
 
-    /// Writes what was kept for this output.
+    /// Writes the data that was kept for this output.
     fn write_early(&mut self, engine: &Engine) {
         for request in self.early.take().unwrap_or_default().requests {
             match request {
@@ -425,7 +425,7 @@ impl<F: FnOnce()> Drain<F> {
         self.unflushed = true;
     }
 
-    /// Writes what explains stacks, as far as there is room.
+    /// Writes the records that explain stacks, as far as there is room.
     fn explain(&mut self) {
         let Some(Explanation { parts, estimate }) = self.explanation.take() else { return };
         self.flush();
@@ -479,14 +479,14 @@ impl<F: FnOnce()> Drain<F> {
         }
         (self.flushed, self.unflushed) = (Instant::now(), true);
         self.write_early(engine);
-        // Before the capture thread asks how large this output is.
+        // This precedes the moment at which the capture thread asks how large this output is.
         self.written.update(self.earlier, &*self.sink);
-        // The requester may be gone.
+        // The requester may have ended.
         let _ = done.send(());
         self
     }
 
-    /// How long the compressor may still keep its data.
+    /// How long the compressor may keep its data.
     fn until_flush(&self) -> Option<Duration> {
         self.unflushed.then(|| FLUSH_INTERVAL.saturating_sub(self.flushed.elapsed()))
     }
@@ -545,7 +545,7 @@ mod tests {
         .expect("enough memory")
     }
 
-    /// Writes many times what the engine holds, and ends.
+    /// Writes many times the size of the engine, and ends.
     fn fill(engine: &Engine, sender: &crossbeam_channel::Sender<Request>, records: u64) {
         for ticks_per_second in 1..=records {
             let record = Initialization { ticks_per_second };
@@ -599,7 +599,7 @@ mod tests {
     }
 
     #[test]
-    fn a_sink_that_fails_is_told_once_and_nobody_waits() {
+    fn a_sink_that_fails_is_reported_once_and_nothing_waits() {
         let (sender, requests) = crossbeam_channel::unbounded();
         let engine = engine(sender.clone());
         let (told, tellings) = crossbeam_channel::unbounded();
@@ -675,7 +675,7 @@ mod tests {
         sender.send(Request::Turn(reached)).expect("the drain runs");
         is_reached.recv().expect("all before is saved");
         engine.start(fxt_writer::engine::BufferDisposition::Retain).expect("both buffers are free");
-        // Many times what the engine holds: were they not given back, this would wait for ever.
+        // Many times the size of the engine: if buffers were not released, this would wait forever.
         write(1000..5000);
         let (written, _kept) = crossbeam_channel::bounded(1);
         let piece = Request::Piece { records: record(77), written };

@@ -18,7 +18,7 @@ impl OsError {
 
 impl fmt::Display for OsError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        // The standard library would add "(os error N)", which does not help.
+        // The standard library would add "(os error N)", which does not help the user.
         f.write_str(nix::errno::Errno::from_raw(self.0).desc())
     }
 }
@@ -33,7 +33,7 @@ pub enum SinkError {
     #[error("cannot write {name}: {source}{}", advice(*source))]
     Create {
         name: String,
-        /// What the system call returned.
+        /// The error of the system call.
         source: OsError,
     },
     /// The output is one that fxtrec does not write to.
@@ -45,7 +45,7 @@ pub enum SinkError {
     /// A FIFO without a reader.
     #[error("the pipe {name} has no reader: start the reader first")]
     NoReader { name: String },
-    /// A write failed. What was written before can be read.
+    /// A write failed. Data written before that can be read.
     #[error("cannot write {name}: {source}; {}", what_is_left(*saved))]
     Write {
         name: String,
@@ -53,7 +53,7 @@ pub enum SinkError {
         /// Bytes of whole records in the output.
         saved: u64,
     },
-    /// The reader of the pipe is gone, and has not read everything.
+    /// The reader of the pipe has exited, and has not read everything.
     #[error("the reader of {name} closed it before the end of the trace")]
     ReaderGone { name: String },
     /// An earlier write failed, and was reported then.

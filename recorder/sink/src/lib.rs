@@ -1,7 +1,7 @@
-//! Where the bytes of a trace go: a file, a pipe, a compressor in front of either.
+//! The destination of a trace: a file, a pipe, or a compressor in front of either.
 //!
 //! The drain thread passes one saved buffer after another to a [`Sink`], each of
-//! whole FXT records. The sink guarantees that what it has taken stays readable,
+//! whole FXT records. The sink guarantees that accepted data stays readable,
 //! whatever happens next:
 //!
 //! - fxtrec is killed: a plain file ends in whole records (at worst in one that
@@ -11,10 +11,10 @@
 //!   flush point, and the error says how much was saved. A failed sink rejects
 //!   everything after that without another system call, so that the recorder need
 //!   not stop.
-//! - The reader of a pipe goes away: what it did not read is lost, including what
+//! - The reader of a pipe closes it: unread data is lost, including what
 //!   was in the pipe. It is not an error if it has read everything.
 //!
-//! After any failure, [`Sink::unsaved`] counts the records that cannot be read.
+//! After any failure, [`Sink::unsaved`] counts the records that cannot be read from the output.
 //!
 //! ```text
 //! saved buffer --+-> Plain ----------------------+-> Medium: a file that can be cut back,
@@ -53,40 +53,39 @@ pub trait Sink: Send + Debug {
     /// Takes a piece of the trace: whole records, each a multiple of 8 bytes.
     ///
     /// # Errors
-    /// When it cannot be written, in full or in part; [`Sink::totals`] then says what was saved.
-    /// From then on [`SinkError::AlreadyFailed`].
+    /// When it cannot be written, completely or partly; [`Sink::totals`] then contains the saved part. From then on
+    /// [`SinkError::AlreadyFailed`].
     fn write(&mut self, records: &[u8]) -> Result<(), SinkError>;
 
-    /// Makes everything taken so far readable for others, even if nothing follows. A no-op for sinks
-    /// that hold nothing back. Compressors end a block here, so it should be called at most a few
-    /// times a second.
+    /// Makes everything that was accepted so far readable for other processes, even if nothing follows. A no-op for sinks that hold nothing
+    /// back. Compressors end a block here, so it should be called at most a few times a second.
     ///
     /// # Errors
     /// As for [`Sink::write`].
     fn flush_point(&mut self) -> Result<(), SinkError>;
 
-    /// How much was taken and written so far.
+    /// How much was accepted and written so far.
     fn totals(&self) -> Totals;
 
-    /// Bytes of records taken whose part of the output is not in [`Sink::totals`] yet. It is not larger than they are, but
-    /// for a few bytes.
+    /// Bytes of accepted records whose part of the output is not in [`Sink::totals`] yet. It is larger than they are by a few bytes at
+    /// most.
     fn held(&self) -> u64 {
         0
     }
 
-    /// The records taken that cannot be read from the output: none, unless the sink failed.
+    /// The accepted records that cannot be read from the output: none, unless the sink failed.
     fn unsaved(&self) -> Unsaved {
         Unsaved::default()
     }
 
-    /// Ends the trace. Nothing but the counts may be asked of the sink afterwards.
+    /// Ends the trace. After that, only the counts may be queried.
     ///
     /// # Errors
-    /// When the end cannot be written, and the first error again if there was one before.
+    /// When the end cannot be written; or the first error again, if there was one before.
     fn finish(&mut self) -> Result<Totals, SinkError>;
 }
 
-/// Records that a sink has taken but that cannot be read from its output.
+/// Records that a sink has accepted but that cannot be read from its output.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Unsaved {
     pub records: u64,
@@ -109,7 +108,7 @@ impl Display for Unsaved {
     }
 }
 
-/// How much a sink has taken and written.
+/// How much a sink has accepted and written.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Totals {
     /// Bytes of records that can be read from the output.
@@ -123,7 +122,7 @@ pub struct Totals {
 pub struct Output {
     pub target: Target,
     pub compression: Compression,
-    /// Whether the user named it. Only then may it be a FIFO or a device, since another user who wants the trace may have
+    /// Whether the user named it. Only in that case may it be a FIFO or a device, since another user who wants to read the trace may have
     /// put one at a predictable name.
     pub named: bool,
 }
@@ -132,7 +131,7 @@ pub struct Output {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Target {
     Stdout,
-    /// A path; what is there may also be a fifo or a device.
+    /// A path, which may also lead to a fifo or a device.
     Path(PathBuf),
 }
 

@@ -12,18 +12,18 @@ use fxtrec_kernel::pipe;
 
 /// A destination of bytes.
 pub(super) trait Medium: Send + Debug {
-    /// Writes some of the bytes, at least one, and says how many.
+    /// Writes some of the bytes, at least one, and returns how many.
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize>;
 
     /// Truncates to `length`. `false` if that is impossible.
     fn cut_back(&mut self, length: u64) -> io::Result<bool>;
 
-    /// How many of the bytes written last may still wait to be read.
+    /// How many of the last bytes written may not have been read yet.
     fn capacity(&self) -> u64 {
         0
     }
 
-    /// How many of the last bytes written will not be read, since the reader is gone.
+    /// How many of the last bytes written will not be read, since the reader has exited.
     fn unread(&self) -> u64 {
         0
     }
@@ -31,7 +31,7 @@ pub(super) trait Medium: Send + Debug {
 
 /// Frees space on a full disk.
 pub trait MakeRoom: Send + Sync + Debug {
-    /// Whether something was removed, so that it is worth to try again.
+    /// Whether something was removed, so that another attempt is worthwhile.
     fn make_room(&self) -> bool;
 }
 
@@ -78,7 +78,7 @@ impl Medium for Stream {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
         loop {
             match self.0.write(bytes) {
-                // The caller that passed the pipe may have made it non-blocking.
+                // The process that passed the pipe may have made it non-blocking.
                 Err(error) if error.kind() == ErrorKind::WouldBlock => {
                     let mut wanted = [PollFd::new(self.0.as_fd(), PollFlags::POLLOUT)];
                     match poll(&mut wanted, PollTimeout::NONE) {
@@ -100,12 +100,12 @@ impl Medium for Stream {
     }
 
     fn unread(&self) -> u64 {
-        // As long as there is a reader, it may still take them.
+        // As long as there is a reader, it may still read them.
         if pipe::reader_has_gone(&self.0) { pipe::waiting(&self.0).unwrap_or(0) } else { 0 }
     }
 }
 
-/// Writes all of the bytes. On an error, says how many were written before it.
+/// Writes all of the bytes. On an error, returns how many were written before it.
 pub(super) fn write_all(medium: &mut dyn Medium, bytes: &[u8]) -> Result<(), (usize, io::Error)> {
     let mut done = 0;
     while done < bytes.len() {

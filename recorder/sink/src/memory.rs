@@ -4,12 +4,12 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use super::{Sink, SinkError, Totals, Unsaved};
 
-/// Keeps the trace in memory. Clones share it, so that it can be read after the sink is gone.
+/// Keeps the trace in memory. Clones share it, so that it can be read after the sink is dropped.
 #[derive(Clone, Debug, Default)]
 pub struct Memory(Arc<Mutex<Vec<u8>>>);
 
 impl Memory {
-    /// A copy of everything written so far.
+    /// A copy of everything that was written so far.
     pub fn bytes(&self) -> Vec<u8> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
@@ -60,7 +60,7 @@ impl Sink for BlackHole {
     }
 }
 
-/// Replaces an output that failed and is closed, and counts the records that it does not get.
+/// Replaces an output that failed and was closed, and counts the records that are lost.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Refuse(pub(super) Unsaved);
 

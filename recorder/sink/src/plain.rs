@@ -1,4 +1,4 @@
-//! Records as they are.
+//! Records without compression.
 
 use std::collections::VecDeque;
 
@@ -7,13 +7,13 @@ use super::medium::{Medium, write_all};
 use super::{Sink, Totals, Unsaved};
 use fxt_format::walk::{record_ends, whole_records};
 
-/// Writes records to a medium without packing them.
+/// Writes records to a medium without compressing them.
 #[derive(Debug)]
 pub(super) struct Plain<M> {
     name: String,
     medium: M,
     written: u64,
-    /// The end of the records that may still wait in a pipe.
+    /// The end of the records that may not have been read from a pipe yet.
     recent: VecDeque<u64>,
     unsaved: Unsaved,
     failed: Option<SinkError>,

@@ -9,7 +9,7 @@ use crossbeam_channel::{Receiver, Sender, TrySendError, bounded};
 
 use super::{Sink, SinkError, Totals, Unsaved};
 
-/// Writes that may wait to be taken. Most are of half a trace buffer, so this is the bound of the copy's memory.
+/// The maximum number of writes that wait to be read. Most of them are half a trace buffer, so this limits the memory of the copy.
 const PIECES: usize = 16;
 
 /// Writes to another sink and sends a copy of every record.
@@ -22,7 +22,7 @@ pub struct Tee {
 #[derive(Debug)]
 enum Piece {
     Records(Vec<u8>),
-    /// The last piece: everything was handed over.
+    /// The last piece: everything was passed on.
     End,
 }
 
@@ -34,7 +34,7 @@ pub struct Copy {
     ended: bool,
 }
 
-/// A sink that writes to `sink`, and what will be written.
+/// A sink that writes to `sink`, and a reader of what it writes.
 pub fn tee(sink: Box<dyn Sink>) -> (Tee, Copy) {
     let (copy, pieces) = bounded(PIECES);
     (Tee { sink, copy: Some(copy) }, Copy { pieces, current: io::Cursor::default(), ended: false })
@@ -125,7 +125,7 @@ mod tests {
     }
 
     #[test]
-    fn a_copy_that_nobody_takes_is_given_up_and_the_output_goes_on() {
+    fn a_copy_that_is_not_taken_is_given_up_and_the_output_continues() {
         let (mut tee, mut copy) = tee(Box::new(Memory::default()));
         for _ in 0..PIECES + 5 {
             tee.write(&[7; 8]).expect("memory");

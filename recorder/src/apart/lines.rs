@@ -6,14 +6,14 @@ use std::path::{Path, PathBuf};
 use crate::probe::elf::{self, Elf, Lines, debug_file_of, separate_debug_file};
 use crate::report::stacks::Line;
 
-/// Files by build id; each is searched for once.
+/// Files by build id; each is searched once.
 #[derive(Debug, Default)]
 pub(super) struct Sources {
     known: HashMap<Vec<u8>, Option<Lines>>,
 }
 
 impl Sources {
-    /// The lines of an address in the file that was at `path`; none if no file of this build has any lines.
+    /// The source lines of an address in the file that was at `path`; empty if no file of this build has line information.
     pub(super) fn at(
         &mut self,
         path: &str,

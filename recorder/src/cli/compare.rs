@@ -46,7 +46,7 @@ pub struct CompareArgs {
     #[arg(long)]
     pub include_recorder: bool,
 
-    /// Exit with status 3 if a metric has grown by more than this, and chance does not explain it
+    /// Exit with status 3 if a metric has grown by more than this and the growth is statistically significant
     #[arg(long, value_name = "PERCENT")]
     pub fail_if_worse: Option<Percent>,
 

@@ -59,7 +59,7 @@ impl ConvertArgs {
     }
 }
 
-/// The output that a command line names in one of two ways. It names one: clap sees to that.
+/// An output that the command line names in one of two ways. clap guarantees that one of them is given.
 pub(super) fn output<'a>(positional: &'a Option<PathBuf>, named: &'a Option<PathBuf>) -> &'a Path {
     positional.as_deref().or(named.as_deref()).unwrap_or(Path::new("-"))
 }

@@ -36,12 +36,12 @@ pub struct CtlArgs {
     /// What to do.
     #[command(subcommand)]
     pub verb: CtlVerb,
-    /// The options that all of them have.
+    /// Options shared by all `ctl` commands.
     #[command(flatten)]
     pub common: CtlCommon,
 }
 
-/// The options that every `fxtrec ctl` has.
+/// Options shared by all `fxtrec ctl` commands.
 #[derive(Args, Clone, Debug)]
 pub struct CtlCommon {
     /// The daemon's control socket
@@ -65,7 +65,7 @@ pub enum CtlVerb {
     Start(Box<CtlStartArgs>),
     /// Stop recording, and print what was recorded
     Stop(CtlStopArgs),
-    /// Write the events that a circular session or a running fxtrec has in memory
+    /// Write the events that a circular session or a running fxtrec holds in memory
     Snapshot(CtlSnapshotArgs),
     /// Print state changes and alerts until Ctrl-C
     Watch,
@@ -94,9 +94,9 @@ pub struct CtlStartArgs {
     /// Restrict kernel events to the running processes whose name matches this glob, and their descendants
     #[arg(long = "comm", value_name = "GLOB", conflicts_with_all = ["pids", "cgroups", "command"])]
     pub comms: Vec<Pattern>,
-    /// Record stacks: offcpu for threads that wait for long, wake for those that end such waits, cpu for those that run
+    /// Record stacks: offcpu for threads that wait for a long time, wake for the threads that end such waits, cpu for running threads
     ///
-    /// Without privileges, only stacks of your own processes, without the kernel's functions.
+    /// Without privileges, only stacks of your own processes are recorded, without kernel functions.
     #[arg(
         long,
         value_name = "KIND,..",
@@ -108,8 +108,8 @@ pub struct CtlStartArgs {
     pub stacks: Vec<StackKind>,
     /// With --mode circular, write a snapshot each time a thread meets this condition, for example 'runqueue > 5ms'
     ///
-    /// The same conditions as for `fxtrec --trigger` in the form METRIC OP TIME [if CONDITION]. Snapshots of app.fxt are app.1.fxt, app.2.fxt and so on, until
-    /// COMMAND ends, or Ctrl-C with --foreground. Can be given more than once.
+    /// The same conditions as for `fxtrec --trigger` in the form METRIC OP TIME [if CONDITION]. For app.fxt, snapshots are named app.1.fxt,
+    /// app.2.fxt and so on; they are written until COMMAND ends, or until Ctrl-C with --foreground. Can be given more than once.
     #[arg(long = "trigger", value_name = "EXPR")]
     pub triggers: Vec<Trigger>,
     /// Record what the policy permits, even if that is less than requested
@@ -189,9 +189,9 @@ pub struct CtlSnapshotArgs {
 pub struct ProviderOverride {
     /// Their name.
     pub name: String,
-    /// Their buffer size, if not the session's.
+    /// Their buffer size, if it differs from the session's.
     pub buffer: Option<ByteSize>,
-    /// Their categories in place of the session's; empty for the same.
+    /// Their categories in place of the session's; empty means the session's.
     pub categories: Vec<String>,
 }
 
@@ -218,7 +218,7 @@ impl FromStr for ProviderOverride {
     }
 }
 
-/// Checks a category and keeps its text, which is what the daemon gets.
+/// Checks a category and keeps its text, which is sent to the daemon.
 fn category(text: &str) -> Result<String, String> {
     match text.parse::<Category>() {
         Ok(_) => Ok(text.to_owned()),

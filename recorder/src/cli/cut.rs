@@ -62,7 +62,7 @@ impl CutArgs {
         shared.iter().chain(&self.redact).copied().collect()
     }
 
-    /// Whether all of the trace is wanted.
+    /// Whether the whole trace is wanted.
     pub fn is_of_all(&self) -> bool {
         self.from.is_none()
             && self.to.is_none()

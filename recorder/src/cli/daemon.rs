@@ -31,7 +31,7 @@ pub struct DaemonArgs {
 
     /// Group whose users may connect to the control socket [default: fxtrec if that group exists, else root only]
     ///
-    /// A name or a number. The policy says what they may record.
+    /// A name or a numeric id. The policy determines what its users may record.
     #[arg(long, value_name = "GROUP")]
     pub group: Option<String>,
 
@@ -43,10 +43,10 @@ pub struct DaemonArgs {
     #[arg(long, value_name = "SIZE", default_value = "4G")]
     pub spool_limit: ByteSize,
 
-    /// Count waits in the kernel, and serve them to Prometheus at http://ADDR/metrics
+    /// Count waits in the kernel, and serve the counts to Prometheus at http://ADDR/metrics
     ///
-    /// ADDR is PORT (reachable only from this machine) or IP:PORT. The figures are histograms of run-queue wait, wake-up latency, slices
-    /// and blocked time of each cgroup. Everyone who can connect can read them; docs/reference/metrics.md says what they reveal.
+    /// ADDR is PORT (reachable only from this machine) or IP:PORT. The figures are histograms of run-queue wait, wake-up latency, slice
+    /// length and blocked time for each cgroup. Everyone who can connect can read them; docs/reference/metrics.md says what they reveal.
     #[arg(long, value_name = "ADDR")]
     pub metrics: Option<MetricsAddress>,
 
@@ -54,13 +54,13 @@ pub struct DaemonArgs {
     #[arg(long, requires = "metrics")]
     pub metrics_comm: bool,
 
-    /// Maximum number of cgroups (and names) with their own figures; the others are added up as `other`
+    /// Maximum number of cgroups (or pairs of cgroup and thread name) with their own figures; the others are added up as `other`
     #[arg(long, value_name = "N", default_value_t = 200, requires = "metrics")]
     pub metrics_series: usize,
 
-    /// Keep the last seconds in memory, and write them when this condition is met; can be given more than once
+    /// Keep the last seconds in memory, and write them to a file when this condition is met; can be given more than once
     ///
-    /// A trigger, as for `fxtrec record`: 'runqueue > 20ms if cgroup ~ "/kubepods*"'. Or, with --metrics, a statistic of what the kernel
+    /// A trigger, as for `fxtrec record`: 'runqueue > 20ms if cgroup ~ "/kubepods*"'. With --metrics, also a statistic of what the kernel
     /// has counted since the last check: 'wakeup.p99 > 5ms if cgroup ~ "/kubepods*"', for wakeup, preempt, runqueue, slice, blocked and
     /// blocked_d (count, sum, mean, p50, p90, p99, p99.9, max), steal and throttled (count, sum). The files are DIR/alert-*.fxt.zst.
     #[arg(long = "alert", value_name = "EXPR", requires = "alert_dir")]
@@ -78,15 +78,15 @@ pub struct DaemonArgs {
     #[arg(long, value_name = "TIME", default_value = "60s", requires = "alerts")]
     pub alert_interval: TimeSpan,
 
-    /// Maximum size of all files of alerts in the directory; the oldest are removed first, the newest never
+    /// Maximum total size of the alert files in the directory; the oldest are removed first, the newest is always kept
     #[arg(long, value_name = "SIZE", default_value = "1G", requires = "alerts")]
     pub alert_budget: ByteSize,
 
-    /// Memory for the last seconds
+    /// Memory that holds the last seconds
     #[arg(long, value_name = "SIZE", default_value = "64M", requires = "alerts")]
     pub alert_buffer: ByteSize,
 
-    /// Where the cgroups of the host are mounted, if not at this process's own cgroup mount
+    /// Where the host's cgroups are mounted, if not at this process's own cgroup mount
     #[arg(long, value_name = "DIR", requires = "metrics")]
     pub cgroup_root: Option<PathBuf>,
 }

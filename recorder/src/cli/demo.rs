@@ -25,7 +25,7 @@ pub struct DemoArgs {
     /// Print where the page is instead of opening a browser
     #[arg(long)]
     pub no_browser: bool,
-    /// What is recorded: fxtrec starts itself so
+    /// Internal: fxtrec runs itself with this option, and records the run
     #[arg(long, hide = true)]
     pub scene: bool,
 }

@@ -19,7 +19,7 @@ pub struct DisplayArgs {
     pub no_config: bool,
 }
 
-/// When there are colours.
+/// When to use colours.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
 pub enum ColorWhen {
     /// On a terminal
@@ -32,7 +32,7 @@ pub enum ColorWhen {
 }
 
 impl ColorWhen {
-    /// The same for the terminal.
+    /// When to use colours on the terminal.
     pub fn colour(self) -> Colour {
         match self {
             ColorWhen::Auto => Colour::Auto,

@@ -62,13 +62,13 @@ pub struct DumpArgs {
 pub struct Kinds(Vec<Kind>);
 
 impl Kinds {
-    /// Whether `kind` is among them.
+    /// Whether `kind` is one of them.
     pub fn contains(&self, kind: Kind) -> bool {
         self.0.contains(&kind)
     }
 }
 
-/// A name that is not a record type's.
+/// A name that is not a record type.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("unknown record type; expected event, scheduling, profiler, metadata, {}", names())]
 pub struct NoSuchType;

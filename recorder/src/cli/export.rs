@@ -44,7 +44,7 @@ pub struct ExportArgs {
 }
 
 impl ExportArgs {
-    /// Whether a file is to be written, and not a directory.
+    /// Whether to write a single file instead of a directory.
     pub fn is_file(&self) -> bool {
         Format::of_path(&self.output).is_some()
     }

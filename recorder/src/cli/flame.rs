@@ -26,13 +26,13 @@ Examples:
 pub struct FlameArgs {
     /// FXT trace, plain, gzip or zstd; - for standard input
     pub file: PathBuf,
-    /// For how long threads were blocked, by their stacks (the default)
+    /// How long threads were blocked, by their stacks (the default)
     #[arg(long, group = "kind")]
     pub offcpu: bool,
-    /// For how long threads were blocked, by the stacks of their wakers
+    /// How long threads were blocked, by the stacks of their wakers
     #[arg(long, group = "kind")]
     pub wake: bool,
-    /// For how long threads had a CPU, by their stacks
+    /// How long threads had a CPU, by their stacks
     #[arg(long, group = "kind")]
     pub cpu: bool,
     /// Output: a file that ends in .folded, .svg, .pb.gz or .json [default: folded text to standard output]

@@ -34,18 +34,18 @@ pub struct FlightArgs {
     #[arg(long, value_name = "TIME", value_parser = TimeSpan::or_zero)]
     pub after: Option<Duration>,
 
-    /// Write no more snapshots after this many; --keep keeps the newest [default: no limit]
+    /// Maximum number of snapshots to write; with --keep, the newest are kept [default: no limit]
     #[arg(long, value_name = "N", requires = "triggers")]
     pub max_snapshots: Option<NonZeroU32>,
 
-    /// Stop the recording when N snapshots of triggers are written [default: no limit]
+    /// Stop the recording after N triggered snapshots [default: no limit]
     #[arg(long, value_name = "N", requires = "triggers")]
     pub trigger_count: Option<NonZeroU32>,
 
-    /// Run COMMAND with the file's name as its last argument after a trigger's snapshot is written
+    /// After each triggered snapshot, run COMMAND with the snapshot's file name as its last argument
     ///
     /// It runs as the user who called sudo, one at a time, and without a shell: words are separated by blanks, with quotes and backslashes
-    /// as in a shell. At the end fxtrec waits for it for 10 s at most.
+    /// as in a shell. When the recording ends, fxtrec waits at most 10 s for it.
     #[arg(long, value_name = "COMMAND", requires = "triggers")]
     pub on_trigger: Option<HookCommand>,
 
@@ -76,7 +76,7 @@ pub struct HookCommand {
     arguments: Vec<String>,
 }
 
-/// Why a text is no command.
+/// Why a text is not a command.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum HookCommandError {
@@ -107,7 +107,7 @@ impl FromStr for HookCommand {
 
     fn from_str(text: &str) -> Result<HookCommand, HookCommandError> {
         let mut words: Vec<String> = Vec::new();
-        // The word that is read, and the quote that is open in it.
+        // The word being read, and the quote that is open in it.
         let (mut word, mut quote) = (None::<String>, None);
         let mut letters = text.chars();
         while let Some(letter) = letters.next() {
@@ -141,7 +141,7 @@ impl FromStr for HookCommand {
 /// When a recording rotates to its next file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Rotate {
-    /// At this size, as it is on disk.
+    /// When the file has this size on disk.
     Size(ByteSize),
     /// When this time has passed.
     Time(TimeSpan),
@@ -151,7 +151,7 @@ pub enum Rotate {
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum RotateError {
-    /// No unit, or one that could be either.
+    /// No unit, or an ambiguous one.
     #[error("ambiguous: write {size} for a size or {time} for a time")]
     Ambiguous {
         /// As a size.
@@ -174,7 +174,7 @@ impl FromStr for Rotate {
         let text = text.trim();
         let digits = text.trim_end_matches(|c: char| !c.is_ascii_digit() && c != '.');
         match text[digits.len()..].trim() {
-            // Minutes and mebibytes are one letter apart, which a shift key decides.
+            // `m` (minutes) and `M` (mebibytes) differ only in case, so a slip of the shift key changes the meaning.
             "" | "m" if !digits.is_empty() => Err(RotateError::Ambiguous {
                 size: format!("{digits}M"),
                 time: format!("{digits}{}", if digits.len() == text.len() { "s" } else { "min" }),

@@ -11,10 +11,10 @@ use crate::report::gates::evaluate;
 /// The exit status when a gate or a comparison failed and nothing else did.
 pub const EXIT_GATE_FAILED: u8 = 3;
 
-/// The exit status when spans took too long, only others are to blame, and `--on-disturbed exit-4` was given.
+/// The exit status when spans took too long only because of other processes, and `--on-disturbed exit-4` was given.
 pub const EXIT_DISTURBED: u8 = 4;
 
-/// The verdict for a gate that failed only since others took time from its spans, as given on the command line.
+/// The verdict for a gate that failed only because others took time from its spans, as given on the command line.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct OnDisturbed(pub evaluate::OnDisturbed);
 
@@ -45,9 +45,7 @@ impl ValueEnum for OnTooFew {
 
     fn to_possible_value(&self) -> Option<PossibleValue> {
         Some(match self.0 {
-            evaluate::OnTooFew::Fail => {
-                PossibleValue::new("fail").help("The gate fails: nothing shows that it should pass")
-            }
+            evaluate::OnTooFew::Fail => PossibleValue::new("fail").help("The gate fails"),
             evaluate::OnTooFew::Pass => PossibleValue::new("pass").help("The gate passes"),
         })
     }

@@ -1,6 +1,6 @@
-//! The command line: clap's types and their help, and no code that performs anything.
+//! The command line: clap's types and their help. Nothing in here executes a command.
 //!
-//! Types in here check what can be checked by looking at the text alone. What
+//! These types check only what can be checked in the text itself. What
 //! an argument means on this machine (who `@sudo` is, whether stdout is a
 //! terminal) is decided by the command that carries it out, for recording in
 //! [`crate::commands::plan`].
@@ -88,7 +88,7 @@ pub use values::{TimePoint, UserSpec};
 pub use watch::WatchArgs;
 pub use why::{WhyArgs, WhyMetric};
 
-/// The exit status when fxtrec itself, not COMMAND, fails.
+/// The exit status when fxtrec itself fails, not COMMAND.
 pub const EXIT_FAILURE: u8 = 125;
 
 /// First words that belong to fxtrec whether or not this version has such a
@@ -138,7 +138,7 @@ Open the trace at https://ui.perfetto.dev (the file stays on this machine).
 Exit status: that of COMMAND (128+n when signal n ended it); 3 when COMMAND succeeded and a gate failed, 4 when a gate was undecided; 125 when fxtrec itself failed, 126 when COMMAND could not be run, 127 when it was \
 not found. Subcommands that run no COMMAND exit with 2 when their arguments are wrong.";
 
-/// What `fxtrec -h` prints, and `fxtrec` alone: one screen of a terminal, with what people use most.
+/// The output of `fxtrec -h`, and of `fxtrec` without arguments: one screen with the most common options.
 const SCREEN: &str = "\
 Shows why a Linux thread was late: records the scheduler, explains delays
 
@@ -193,7 +193,7 @@ pub struct Cli {
     display: DisplayArgs,
 }
 
-/// What fxtrec is to do.
+/// The action of fxtrec.
 #[derive(Debug, Subcommand)]
 #[allow(
     clippy::large_enum_variant,
@@ -269,7 +269,7 @@ pub enum Command {
 }
 
 impl Cli {
-    /// Parses a whole command line, the program's own name first, as [`Cli::parse_all`] does, and leaves out how text looks.
+    /// Parses a whole command line, including the program's own name, as [`Cli::parse_all`] does, and drops the display options.
     ///
     /// # Errors
     /// As of [`Cli::parse_all`].
@@ -281,12 +281,12 @@ impl Cli {
         Ok(Cli::parse_all(line)?.0)
     }
 
-    /// Parses a whole command line, which begins with the program's name, and returns what to do and how text looks.
+    /// Parses a whole command line, including the program's own name, and returns the action and how to display text.
     ///
     /// # Errors
-    /// A [`clap::Error`], which also stands for `--help` and `--version`: exit with [`exit_code`]. What goes to standard
-    /// output is clap's own text, to be printed with its `print`. What goes to standard error repeats arguments as they
-    /// are and has no colours, so that everything in it that a terminal would obey can be escaped.
+    /// A [`clap::Error`], which also represents `--help` and `--version`: exit with [`exit_code`]. Text for standard output is clap's own;
+    /// print it with the error's `print`. Text for standard error quotes arguments verbatim and has no colours, so that the caller can
+    /// escape everything that a terminal would interpret.
     pub fn parse_all<I, T>(line: I) -> Result<(Command, DisplayArgs), clap::Error>
     where
         I: IntoIterator<Item = T>,
@@ -295,7 +295,7 @@ impl Cli {
         let line: Vec<OsString> = line.into_iter().map(Into::into).collect();
         let parsed = Cli::parse_words(&line)?;
         match &parsed.0 {
-            // If the other interpretation is not valid, this error says what is wrong.
+            // If the other interpretation is invalid too, this error describes the problem.
             Command::Record(args) => match with_value(&line, &args.command) {
                 Some(line) => Ok(Cli::parse_words(&line).unwrap_or(parsed)),
                 None => Ok(parsed),
@@ -321,19 +321,19 @@ impl Cli {
 /// Whether a word can be the value of an option.
 type IsValue = fn(&str) -> bool;
 
-/// Options whose value follows an equals sign, because the next word may be COMMAND; and what such a value can be.
+/// Options whose value follows an equals sign, because the next word may be COMMAND, and their possible values.
 pub(crate) const OPTIONAL_VALUES: [(&str, IsValue); 2] =
     [("--syscalls", trace_points::names_syscalls), ("--stacks", stacks::names_kinds)];
 
-/// The option before COMMAND, if COMMAND could be its value.
+/// The option before COMMAND, if COMMAND could be meant as its value.
 pub(crate) fn takes_as_value(before: &OsString, command: &OsString) -> Option<&'static str> {
     let is_value = |test: IsValue| command.to_str().is_some_and(test);
     let found = OPTIONAL_VALUES.iter().find(|(option, test)| before == option && is_value(*test));
     found.map(|(option, _)| *option)
 }
 
-/// The same line with an equals sign between an option and what was taken for COMMAND, if a word follows with which no program name begins:
-/// `fxtrec --syscalls write -- ./app`.
+/// The same line with an equals sign between an option and the word that was mistaken for COMMAND, if the next word cannot be a program
+/// name: `fxtrec --syscalls write -- ./app`.
 fn with_value(line: &[OsString], command: &[OsString]) -> Option<Vec<OsString>> {
     let (value, next) = (command.first()?, command.get(1)?.to_str()?);
     let at = line.len().checked_sub(command.len() + 1)?;
@@ -353,14 +353,14 @@ pub fn subcommands() -> &'static [&'static str] {
     &RESERVED
 }
 
-/// The exit status for invalid arguments of a subcommand that runs no COMMAND, as in most programs.
+/// The exit status for invalid arguments of a subcommand that runs no COMMAND, the same as in most programs.
 pub const EXIT_USAGE: u8 = 2;
 
 /// Subcommands that run a COMMAND, whose own statuses begin at 0: as with env(1), fxtrec's own failures are 125.
 const RUNNERS: [&str; 3] = ["record", "ctl", "span"];
 
-/// The exit status for a command line that did not parse: 0 when help or the version was requested, else [`EXIT_USAGE`]
-/// or, if the subcommand runs a COMMAND, [`EXIT_FAILURE`]. `line` is what [`Cli::parse_line`] got.
+/// The exit status for a command line that did not parse: 0 when help or the version was requested, else [`EXIT_USAGE`] or, if the
+/// subcommand runs a COMMAND, [`EXIT_FAILURE`]. `line` is the line that [`Cli::parse_line`] was given.
 pub fn exit_code(error: &clap::Error, line: &[OsString]) -> u8 {
     let first = line.get(1).and_then(|word| word.to_str()).unwrap_or_default();
     match error.use_stderr() {
@@ -379,7 +379,7 @@ fn parser(line: &[OsString]) -> clap::Command {
     }
 }
 
-/// The same error from a parser without colours, unless it is a text of clap's own.
+/// The same error from a parser without colours, unless the text is clap's own.
 fn without_colours(error: clap::Error, line: &[OsString]) -> clap::Error {
     if !error.use_stderr() {
         return error;

@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use clap::Args;
 
-/// The only local port from which the Perfetto UI may load.
+/// The only local port from which the Perfetto UI may load traces.
 const PERFETTO_PORT: u16 = 9001;
 
 /// The arguments of `fxtrec open`.

@@ -7,7 +7,7 @@ use clap::Args;
 use crate::report::page::Budget;
 use crate::units::quantity::ByteSize;
 
-/// Where the page goes.
+/// Where the page is written.
 #[derive(Args, Clone, Debug, Default)]
 pub struct PageArgs {
     /// Also write one HTML page with lanes, latencies and the longest waits
@@ -15,14 +15,14 @@ pub struct PageArgs {
     /// With `-` only the page goes to standard output.
     #[arg(long, value_name = "FILE", conflicts_with = "timehist", help_heading = "Format")]
     pub html: Option<PathBuf>,
-    /// Size of the page at most, or `all` [default: 2 MB per million events, at least 2 MB, at most 10 MB]
+    /// Maximum size of the page, or `all` [default: 2 MB per million events, at least 2 MB, at most 10 MB]
     ///
     /// A larger page keeps exact events only around the listed waits and at intervals, with coarser summaries elsewhere, and says so.
     #[arg(long, value_name = "SIZE", value_parser = budget, requires = "html", help_heading = "Format")]
     pub html_bytes: Option<Budget>,
 }
 
-/// A size, or everything: `all`, or 0.
+/// A size, or `all` or 0 for no limit.
 fn budget(text: &str) -> Result<Budget, String> {
     match text {
         "all" | "0" => Ok(Budget::All),
@@ -34,12 +34,12 @@ fn budget(text: &str) -> Result<Budget, String> {
 }
 
 impl PageArgs {
-    /// How large the page may be.
+    /// Maximum size of the page.
     pub fn budget(&self) -> Budget {
         self.html_bytes.unwrap_or_default()
     }
 
-    /// Whether the page is what goes to standard output.
+    /// Whether standard output receives the page.
     pub fn to_stdout(&self) -> bool {
         self.html.as_deref() == Some(Path::new("-"))
     }

@@ -7,7 +7,7 @@ use crate::units::quantity::ByteSize;
 
 const PROVIDERS: &str = "Applications' own events";
 
-/// Whether COMMAND and its children may record their own spans into the trace, and which.
+/// Whether, and into which categories, COMMAND and its children may record their own spans.
 #[derive(Args, Clone, Debug, Default)]
 pub struct ProviderArgs {
     /// Do not record the events that COMMAND and its children write themselves
@@ -23,7 +23,7 @@ pub struct ProviderArgs {
     #[arg(long, value_name = "SIZE", help_heading = PROVIDERS)]
     pub provider_buffer: Option<ByteSize>,
 
-    /// Categories to record, for example net,app* (applications) and sched:waking,irq (kernel) [default: all of applications]
+    /// Categories to record, for example net,app* (applications) and sched:waking,irq (kernel) [default: all application categories]
     ///
     /// A `*` at the end of a name matches anything. `sched:waking` is the same as --waking, `irq` as --irq, `syscall` as
     /// --syscalls, `uprobe:BINARY:SYMBOL` as -P BINARY:SYMBOL; `sched` is always recorded. All other names are

@@ -25,7 +25,7 @@ pub struct RecordArgs {
     #[arg(value_name = "COMMAND", trailing_var_arg = true)]
     pub command: Vec<OsString>,
 
-    /// The word before COMMAND, unless it is `--`, after which any word names a program.
+    /// The word before COMMAND, unless that word is `--`, after which any word names a program.
     #[arg(skip)]
     pub before_command: Option<OsString>,
 
@@ -61,7 +61,7 @@ pub struct RecordArgs {
     )]
     pub cgroups: Vec<Pattern>,
 
-    /// Record only threads of the user with this id; of other users, only that they had a CPU
+    /// Record only threads of the user with this id; for other users, record only that they had a CPU
     ///
     /// The kernel checks the credentials at each event. `fxtrec daemon` uses this for users who may not record the machine.
     #[arg(
@@ -82,7 +82,7 @@ pub struct RecordArgs {
     #[arg(short, long, value_name = "TIME", help_heading = WHAT)]
     pub duration: Option<TimeSpan>,
 
-    /// Whose switches to record: every thread's, or those of COMMAND and its descendants
+    /// Whose switches to record: those of every thread, or those of COMMAND and its descendants
     ///
     /// With `app`, as with -p and --cgroup, other threads are recorded only while they have a CPU that one of these waits for.
     ///
@@ -122,12 +122,12 @@ pub struct RecordArgs {
 
     /// Which thread weights to write: all, or only those other than the weight of nice 0
     ///
-    /// Nearly all threads have nice 0. Without their weights, files are a quarter smaller, and circular mode holds a third more events. For
-    /// fxtrec this makes no difference; other readers may show such a thread without a priority (docs/reference/trace.md).
+    /// Nearly all threads have nice 0. Without their weights, files are a quarter smaller, and circular mode holds a third more events.
+    /// fxtrec treats both the same; other readers may show such a thread without a priority (docs/reference/trace.md).
     #[arg(long, value_name = "WHICH", value_enum, default_value_t, help_heading = WHAT)]
     pub weights: Weights,
 
-    /// Write COMMAND's arguments into the trace; they may contain passwords or customer names
+    /// Write COMMAND's arguments to the trace; they may contain passwords or customer names
     ///
     /// Without this option, `command_line` of the trace ends with COMMAND's name and `...`.
     #[arg(long, requires = "command", help_heading = WHAT)]
@@ -147,7 +147,7 @@ pub struct RecordArgs {
 
     /// What to do when the trace buffer is full: write it out, stop recording, or overwrite
     ///
-    /// On SIGUSR2, circular mode writes the events in memory to a separate file (app.1.fxt for app.fxt) and goes on.
+    /// On SIGUSR2, circular mode writes the events in memory to a separate file (app.1.fxt for app.fxt) and continues.
     #[arg(long, value_name = "MODE", default_value = "streaming", help_heading = OUTPUT)]
     pub mode: Mode,
 
@@ -205,7 +205,7 @@ pub struct RecordArgs {
     )]
     pub quiet: u8,
 
-    /// Print what was set up: CPUs, rings, and what the kernel does not report
+    /// Print details of the setup: CPUs, rings, and what the kernel does not report
     #[arg(short, long, action = clap::ArgAction::Count, help_heading = DISPLAY)]
     pub verbose: u8,
 

@@ -12,7 +12,7 @@ use crate::report::{GroupBy, Metric, Pattern};
 const FILTERS: &str = "Filters";
 const FORMAT: &str = "Format";
 
-/// Output formats without tables: options that shape tables are refused with them.
+/// Output formats without tables: they conflict with options that shape tables.
 const FOR_PROGRAMS: [&str; 3] = ["timehist", "json", "csv"];
 
 /// The arguments of `fxtrec report`.
@@ -122,7 +122,7 @@ pub struct ReportArgs {
     pub gates: super::gates::GateArgs,
 }
 
-/// What is printed by default: one screen.
+/// Default output: one screen.
 const SCREEN: [Part; 8] = [
     Part::Head,
     Part::Figures,
@@ -150,10 +150,10 @@ const ALL: [Part; 11] = [
 ];
 
 impl Part {
-    /// The parts for which the trace is read once more.
+    /// The parts that need a second pass over the trace.
     pub const MEASURED: [Part; 3] = [Part::Spans, Part::Counters, Part::Locks];
 
-    /// Same, for the JSON of `--all`.
+    /// The same, for the JSON of `--all`.
     pub const ALL_MEASURED: [Part; 4] = [Part::Spans, Part::Counters, Part::Locks, Part::Incidents];
 }
 
@@ -177,7 +177,7 @@ impl ReportArgs {
         self.show.is_empty() && !self.all
     }
 
-    /// Whether the output is for programs, so nothing in it is escaped for terminals.
+    /// Whether the output is for programs, which need no escaping for terminals.
     pub fn writes_for_programs(&self) -> bool {
         self.json || self.page.to_stdout()
     }
@@ -190,14 +190,14 @@ pub enum By {
     Thread,
     /// Processes.
     Process,
-    /// The cgroups of their processes.
+    /// One row per cgroup of their processes.
     Cgroup,
-    /// The machines they ran on.
+    /// One row per machine they ran on.
     Host,
 }
 
 impl By {
-    /// How threads are grouped, if not by their names.
+    /// How threads are grouped, if not by name.
     pub fn group(self) -> Option<GroupBy> {
         match self {
             By::Thread => None,
@@ -211,11 +211,11 @@ impl By {
 /// A part of the report.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum Part {
-    /// Up to five different incidents, a sentence each, as of fxtrec why --top 5
+    /// Up to five different incidents, one sentence each, as in fxtrec why --top 5
     Incidents,
     /// What was recorded, and what was lost
     Head,
-    /// Wake-ups and preemptions in a line each, and how busy CPUs were
+    /// Wake-ups and preemptions in one line each, and how busy the CPUs were
     Figures,
     /// One line per metric
     Metrics,

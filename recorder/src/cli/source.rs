@@ -14,10 +14,10 @@ pub struct SourceArgs {
     pub choice: Option<SourceChoice>,
 }
 
-/// The sources, and the choice to leave it to fxtrec.
+/// The event sources, and the choice to let fxtrec decide.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
 pub enum SourceChoice {
-    /// bpf, which costs least; if it is refused, perf, then ftrace. Probes and tracepoints need bpf or perf
+    /// bpf, which costs least; if the kernel refuses it, perf, then ftrace. Probes and tracepoints need bpf or perf
     #[default]
     Auto,
     /// perf events, one ring per CPU

@@ -12,12 +12,12 @@ const STACKS: &str = "Stacks";
 /// Where threads were in their code.
 #[derive(Args, Clone, Debug, Default)]
 pub struct StackArgs {
-    /// Record the stack of each thread that leaves its CPU to wait, if it stays away for long; `none` turns stacks off
+    /// Record the stack of each thread that leaves its CPU to wait, if it stays away for a long time; `none` turns stacks off
     ///
-    /// A stack has the kernel's functions and the program's. By default, with source bpf: stacks of COMMAND and of the processes of -p, and
-    /// of what they start; with --stacks: stacks of all recorded threads. With wake, also the stack of the thread that ends such a wait;
-    /// with cpu, also samples of running threads, -F times a second on each CPU. Needs the rights that --source bpf needs; if BPF is
-    /// refused, and with --source perf, stacks are walked by frame pointers alone, and may lack a caller.
+    /// A stack has the kernel's functions and the program's. By default, with source bpf: stacks of COMMAND, of the processes of -p, and of
+    /// their descendants; with --stacks: stacks of all recorded threads. With wake, also the stack of the thread that ends such a wait;
+    /// with cpu, also samples of running threads, -F times a second on each CPU. Needs the same rights as --source bpf; if BPF is refused,
+    /// and with --source perf, fxtrec unwinds by frame pointers alone, and stacks may lack a caller.
     #[arg(
         long,
         value_name = "KIND,..",
@@ -47,23 +47,23 @@ pub struct StackArgs {
     /// How to find a program's functions: auto, or dwarf[=KIB] to copy more of its stack [default: auto]
     ///
     /// fxtrec uses the tables that compilers write for exceptions (.eh_frame), and frame pointers. With auto, it copies the top 512 bytes
-    /// of the stack for the tables, and 4 KiB if frame pointers lead nowhere; stacks of deeper programs without frame pointers are cut
-    /// short. dwarf copies up to KIB of each stack (default 16; 4 to 24 in steps of 4).
+    /// of the stack for the tables, and 4 KiB if frame pointers lead nowhere; stacks of deeper programs without frame pointers are
+    /// truncated. dwarf copies up to KIB of each stack (default 16; 4 to 24 in steps of 4).
     #[arg(long, value_name = "HOW", requires = "stacks", help_heading = STACKS)]
     pub unwind: Option<Unwind>,
 
-    /// Leave the functions of stacks without names; `fxtrec symbolize` finds them later
+    /// Do not name the functions of stacks; `fxtrec symbolize` can name them later
     #[arg(long, requires = "stacks", help_heading = STACKS)]
     pub no_symbols: bool,
 
     /// Time limit for naming functions after COMMAND has ended; `fxtrec symbolize` names the rest [default: 5s]
     ///
-    /// Functions that are in most stacks come first. Each rotated file and each snapshot gets the same time limit.
+    /// Functions that occur in most stacks come first. Each rotated file and each snapshot gets the same time limit.
     #[arg(long, value_name = "TIME", help_heading = STACKS)]
     pub naming_time: Option<TimeSpan>,
 }
 
-/// Whether `word` would do as a value of `--stacks`.
+/// Whether `word` is a valid value of `--stacks`.
 pub(super) fn names_kinds(word: &str) -> bool {
     word.split(',').all(|kind| StackKind::from_str(kind, false).is_ok())
 }
@@ -71,7 +71,7 @@ pub(super) fn names_kinds(word: &str) -> bool {
 /// How the functions of a program are found.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Unwind {
-    /// From the top of its stack, and by frame pointers.
+    /// From the top of its stack, and with frame pointers.
     #[default]
     Auto,
     /// From this many bytes of its stack.

@@ -106,11 +106,11 @@ fn help_breaks_lines_where_a_terminal_would_and_nowhere_else() {
         let lines: Vec<&str> = text.lines().collect();
         for line in lines.iter().filter(|line| line.starts_with(' ')) {
             lists += 1;
-            // A terminal has 80 columns at least, and would put the rest of it to the left of the list.
+            // A terminal has at least 80 columns; wider text would wrap to the left of the list.
             assert!(line.chars().count() <= 80, "{}: {line}", command.get_name());
         }
         for pair in lines.windows(2) {
-            // A paragraph is one line, which is wrapped for the terminal.
+            // A paragraph is a single line, which clap wraps for the terminal.
             let is_prose = |line: &str| !line.is_empty() && !line.starts_with(' ');
             let is_broken = is_prose(pair[0]) && is_prose(pair[1]) && !pair[0].ends_with(':');
             assert!(!is_broken, "{}: {pair:?}", command.get_name());
@@ -300,7 +300,7 @@ fn a_value_may_be_a_word_of_its_own_where_it_can_be_nothing_else() {
     assert_eq!(of(&["--syscalls", "write", "--", "./app", "-x"]), ("write".into(), app, false));
     assert_eq!(of(&["--syscalls", "read,epoll_*", "-a"]), ("read epoll_*".into(), vec![], true));
     assert_eq!(of(&["record", "-q", "--syscalls", "futex", "-a"]).0, "futex");
-    // These are programs, with words of their own.
+    // These programs have option names of their own.
     for line in [
         &["--syscalls", "--", "sync", "--"][..],
         &["--syscalls", "ls", "-a"],

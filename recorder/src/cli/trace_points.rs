@@ -54,7 +54,7 @@ pub struct TracePointArgs {
     pub irq: bool,
 }
 
-/// Whether `word` could be a value of `--syscalls`.
+/// Whether `word` is a valid value of `--syscalls`.
 pub(super) fn names_syscalls(word: &str) -> bool {
     let is_one =
         |name: &str| name.contains('*') || syscalls::native().any(|call| call.name == name);
@@ -82,7 +82,7 @@ pub enum EventSpecError {
     /// The group or the name is empty.
     #[error("GROUP and NAME must not be empty; GROUP:* selects all tracepoints of a group")]
     Empty,
-    /// A filter that does not end.
+    /// A filter without a closing slash.
     #[error("the filter has no closing slash: GROUP:NAME/FILTER/")]
     OpenFilter,
     /// A filter that is empty.
@@ -98,7 +98,7 @@ impl FromStr for EventSpec {
 
     fn from_str(text: &str) -> Result<EventSpec, EventSpecError> {
         let (group, rest) = text.split_once(':').ok_or(EventSpecError::NoColon)?;
-        // The filter may hold slashes itself, the name does not.
+        // The filter may contain slashes; the name may not.
         let (name, filter) = match rest.split_once('/') {
             None => (rest, None),
             Some((name, filter)) => {

@@ -27,17 +27,17 @@ pub(super) fn number<T: FromStr>(text: &str) -> Result<T, String> {
     })
 }
 
-/// A time in a trace: seconds of its clock as they are printed, or, with a unit or a plus, after its beginning; or of the day. `--from` and
-/// `--to` of report, why, cut and dump share this syntax.
+/// A time in a trace: seconds of its clock as printed; with a unit or a plus, an offset from the trace's beginning; or a time of day.
+/// `--from` and `--to` of report, why, cut and dump share this syntax.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum TimePoint {
     In(Moment),
-    /// So many nanoseconds of the day have passed, in UTC.
+    /// A time of day in UTC, in nanoseconds since midnight.
     OfDay(u64),
 }
 
 impl TimePoint {
-    /// The time, if the trace need not be asked for the day.
+    /// The time, unless it is a time of day, which depends on the trace's date.
     pub fn moment(self) -> Option<Moment> {
         match self {
             TimePoint::In(moment) => Some(moment),
@@ -46,7 +46,7 @@ impl TimePoint {
     }
 }
 
-/// The nanoseconds of the day of HH:MM:SS, with or without a fraction and a Z.
+/// HH:MM:SS, with or without a fraction and a Z, in nanoseconds since midnight.
 fn of_day(text: &str) -> Option<u64> {
     let (hours, rest) = text.strip_suffix('Z').unwrap_or(text).split_once(':')?;
     let (minutes, seconds) = rest.split_once(':')?;
@@ -67,7 +67,7 @@ impl FromStr for TimePoint {
     fn from_str(text: &str) -> Result<TimePoint, ValueError> {
         let nanos = |text: &str| match text.parse::<TimeSpan>() {
             Ok(span) => u64::try_from(span.duration().as_nanos()).map_err(|_| ValueError::TooLarge),
-            // A trace may begin there.
+            // A trace may begin at that moment.
             Err(ValueError::Zero) => Ok(0),
             Err(error) => Err(error),
         };

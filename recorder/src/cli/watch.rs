@@ -44,7 +44,7 @@ pub struct WatchArgs {
     /// Only incidents that took at least this much longer than usual
     #[arg(long, value_name = "TIME", default_value = "5ms")]
     pub min: TimeSpan,
-    /// Number of worst incidents whose recordings to keep
+    /// Number of worst incidents to keep recordings of
     #[arg(long, value_name = "N", value_parser = number::<usize>)]
     pub keep: Option<usize>,
     /// Directory for these recordings: watch.1.fxt, watch.2.fxt ...

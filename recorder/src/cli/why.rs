@@ -15,7 +15,7 @@ const INTERVAL: &str = "Interval";
 #[command(
     group = ArgGroup::new("pick").multiple(false),
     after_help = "\
-Without options, it explains the delay that fired the trigger of a snapshot. For any other trace, it explains the worst thing that happened to COMMAND: the span that most exceeds the median of its name, else the unit of work that took unusually long, else the longest time that one of its threads was off the CPU, except for sleeps that the thread's own timer ends.
+Without options, it explains the delay that fired the trigger of a snapshot. For any other trace, it explains the worst delay of COMMAND: the span that most exceeds the median of its name, else the unit of work that took unusually long, else the longest time that one of its threads was off the CPU, except for sleeps that the thread's own timer ends.
 
 Examples:
   fxtrec why app.fxt                              the worst thing in the file
@@ -37,13 +37,13 @@ docs/reference/why.md defines every part."
 pub struct WhyArgs {
     /// FXT trace, plain, gzip or zstd; - for standard input
     pub file: PathBuf,
-    /// More traces; directories stand for all traces in them. The worst of each is listed, the worst first
+    /// More traces; directories stand for all traces in them. The worst interval of each is listed, the worst one first
     pub more: Vec<PathBuf>,
 
     /// Thread to explain, by name or id [default: COMMAND's threads]
     #[arg(short, long, value_name = "NAME|TID", help_heading = INTERVAL)]
     pub thread: Option<String>,
-    /// Spans with this name, or with this category and name, as in app:request
+    /// Only spans with this name, or with this category and name, as in app:request
     #[arg(long, value_name = "NAME", conflicts_with_all = ["metric", "life"], help_heading = INTERVAL)]
     pub span: Option<String>,
     /// Which intervals of a thread
@@ -89,7 +89,7 @@ pub struct WhyArgs {
     pub json: bool,
 }
 
-/// A kind of intervals of a thread.
+/// Which intervals of a thread to explain.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum WhyMetric {
     /// Off the CPU, except for sleeps that the thread's own timer ends

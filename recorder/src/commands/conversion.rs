@@ -22,7 +22,7 @@ pub(super) fn refuse_terminal(output: &Path) -> Result<(), ConvertError> {
 /// closed early is not a failure.
 ///
 /// # Errors
-/// That of `result`.
+/// The error of `result`.
 pub(super) fn tell(
     result: Result<Report, ConvertError>,
     of: &str,

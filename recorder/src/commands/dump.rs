@@ -1,7 +1,7 @@
 //! `fxtrec dump`: prints, counts or checks the records of a trace.
 //!
-//! Everything goes to one output. Lines that begin with `#` are remarks about the file: damage, an incomplete last
-//! record, totals. With `--json`, every line is an object.
+//! Everything is written to one output. Lines that begin with `#` are remarks about the file: damage, an incomplete last record, totals.
+//! With `--json`, every line is an object.
 
 mod filter;
 mod json;
@@ -31,7 +31,7 @@ pub enum DumpError {
     /// The trace cannot be read, or not to its end.
     #[error(transparent)]
     Read(#[from] ReadError),
-    /// Its texts cannot be read.
+    /// The strings of the trace cannot be read.
     #[error(transparent)]
     Texts(#[from] ConvertError),
     /// Writing the output failed.
@@ -66,7 +66,7 @@ fn dump_to(args: &DumpArgs, look: Look, out: &mut dyn Write) -> Result<bool, Dum
         return Ok(true);
     }
     let failed = |source| DumpError::Read(ReadError::new(&args.file, source));
-    // It may read the beginning of the trace, which a pipe yields only once.
+    // This may read the beginning of the trace, which a pipe yields only once.
     let filter = Filter::new(args)?;
     let mut reader = open(&args.file)?;
     if args.check {
@@ -90,7 +90,7 @@ fn dump_to(args: &DumpArgs, look: Look, out: &mut dyn Write) -> Result<bool, Dum
     }
     let mut lines = Lines::new(args.raw);
     if traces::can_be_read_again(&args.file) {
-        // A name may come after the first use of its koid.
+        // A name may follow the first use of its koid.
         lines.learn_ahead(&mut open(&args.file)?);
     }
     let mut written = 0;
@@ -115,7 +115,7 @@ fn dump_to(args: &DumpArgs, look: Look, out: &mut dyn Write) -> Result<bool, Dum
             }
             Err(Error::Damaged(damage)) => writeln!(out, "# {damage}")?,
             Err(error) => {
-                // Print what was read before the failure.
+                // Print everything that was read before the failure.
                 out.flush()?;
                 return Err(failed(error));
             }
@@ -136,7 +136,7 @@ fn plain(number: u64, one: &str, many: &str) -> String {
     format!("{number} {}", noun(number, one, many))
 }
 
-/// What a reader noticed about the whole file.
+/// The facts about the whole file that a reader has found.
 fn write_remarks(summary: &Summary, out: &mut dyn Write) -> io::Result<()> {
     if summary.damaged_regions > 0 {
         let (places, bytes) = (summary.damaged_regions, summary.damaged_bytes);

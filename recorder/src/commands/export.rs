@@ -1,4 +1,4 @@
-//! `fxtrec export`: traces in, tables for SQL out.
+//! `fxtrec export`: exports traces as tables for SQL.
 
 use std::io::Write;
 use std::path::Path;
@@ -8,7 +8,7 @@ use crate::commands::many::{ManyError, expand};
 use crate::export::{Export, Format, NoParquet, Table};
 use crate::units::text::counted;
 
-/// Nothing was exported, or not everything.
+/// Why the export failed or is incomplete.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum ExportError {
@@ -28,10 +28,10 @@ pub enum ExportError {
     Export(#[from] crate::export::ExportError),
 }
 
-/// Exports as `args` say, and reports to `messages`.
+/// Exports as `args` request, and reports to `messages`.
 ///
 /// # Errors
-/// When there is no such table, a trace cannot be read, or the tables cannot be written.
+/// When the table does not exist, a trace cannot be read, or the tables cannot be written.
 pub fn run(args: &ExportArgs, messages: &mut dyn Write) -> Result<(), ExportError> {
     let is_file = args.is_file();
     let format = match (args.format, Format::of_path(&args.output)) {
@@ -40,7 +40,7 @@ pub fn run(args: &ExportArgs, messages: &mut dyn Write) -> Result<(), ExportErro
         }
         (format, of_path) => format.or(of_path).unwrap_or(Format::of_build()),
     };
-    // Before anything is read.
+    // Checked before anything is read.
     let format = format.must_be_built()?;
     let named = args.tables.iter().map(|name| name.parse::<Table>());
     let mut tables: Vec<Table> = named.collect::<Result<_, _>>()?;

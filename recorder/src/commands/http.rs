@@ -2,7 +2,7 @@
 
 use std::io::{self, BufRead, Read};
 
-/// The most bytes of a request that are read; browsers send a few hundred.
+/// Maximum size of a request in bytes; browsers send a few hundred.
 const MAX_BYTES: u64 = 16 * 1024;
 
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -53,7 +53,7 @@ impl Request {
             let Some((name, value)) = line.split_once(':') else { continue };
             let value = || Some(value.trim().to_owned());
             if name.eq_ignore_ascii_case("host") {
-                // With two, another program may have used the other one.
+                // With two requests, another program may have sent the other one.
                 if request.host.is_some() {
                     return Ok(None);
                 }

@@ -1,4 +1,4 @@
-//! Many traces: finds them in directories, and works on them on all CPUs.
+//! Many traces: finds them in directories, and processes them on all CPUs.
 
 use std::collections::VecDeque;
 use std::fs;
@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::mpsc::sync_channel;
 
-/// The endings of traces in directories. A file given by its path may have any.
+/// The endings of trace files in directories. A file that is given by its path may have any ending.
 const ENDINGS: [&str; 9] = [
     ".fxt",
     ".fxt.gz",
@@ -73,12 +73,11 @@ pub fn expand(named: &[PathBuf]) -> Result<Vec<PathBuf>, ManyError> {
     Ok(traces)
 }
 
-/// Does `work` on all traces, on all CPUs, and passes each result with the trace's number to `take` in this thread, as it
-/// comes. Only few results wait, so memory does not grow with the number of traces.
+/// Runs `work` on all traces, on all CPUs, and passes each result with the trace's number to `take` in this thread, in order of completion.
+/// Only a few results are held at a time, so memory does not grow with the number of traces.
 ///
 /// # Errors
-/// The error of `work` for the first trace, in their order, among those that failed before it
-/// stopped.
+/// Among the traces that failed before the work stopped, the error of the first one in order.
 pub fn each<T: Send, E: Send>(
     traces: &[PathBuf],
     work: impl Fn(&Path) -> Result<T, E> + Sync,
@@ -93,7 +92,7 @@ pub fn each<T: Send, E: Send>(
             let results = results.clone();
             let (next, stop, work) = (&next, &stop, &work);
             scope.spawn(move || {
-                // The index of the next trace is all that the threads share; results go through the channel.
+                // The threads share only the index of the next trace; results are sent through the channel.
                 while !stop.load(Ordering::Relaxed) {
                     let number = next.fetch_add(1, Ordering::Relaxed);
                     let Some(path) = traces.get(number) else { return };
@@ -141,7 +140,7 @@ mod tests {
     }
 
     #[test]
-    fn each_is_taken_once_and_the_first_failure_is_told() {
+    fn each_is_taken_once_and_the_first_failure_is_reported() {
         let traces: Vec<PathBuf> =
             (0..100).map(|number| PathBuf::from(number.to_string())).collect();
         let number = |path: &Path| path.to_string_lossy().parse::<usize>().expect("a number");

@@ -1,4 +1,4 @@
-//! What each subcommand does.
+//! The implementation of each subcommand.
 
 pub mod compare;
 pub mod completions;

@@ -1,7 +1,7 @@
 //! Turns arguments into a plan: everything that a recording will do, with all
 //! choices made and all contradictions rejected.
 //!
-//! To make a plan, the system is examined (the user database, the type of standard output), but not changed.
+//! To create a plan, the system is examined (the user database, the type of standard output), but not changed.
 
 mod categories;
 pub mod flight;
@@ -42,8 +42,8 @@ const ALL_RINGS_BYTES: usize = 256 * 1024 * 1024;
 /// The smallest default ring, in bytes.
 const LEAST_RING_BYTES: usize = 1024 * 1024;
 
-/// The smallest default lane of the source `bpf`, in bytes. The lanes of many CPUs are read in turn, so a busy one must hold its records
-/// for longer than one round over all lanes takes: this is 65 536 records, or 58 ms of 1.1 million events a second.
+/// The smallest default lane of the source `bpf`, in bytes. Lanes of many CPUs are read in turn, so a busy lane must hold its records for
+/// longer than one round over all lanes takes: this is 65 536 records, or 58 ms at 1.1 million events per second.
 const LEAST_LANE_BYTES: usize = 2 * 1024 * 1024;
 
 /// The default of `--buffer-size`, the trace buffer, in bytes.
@@ -52,16 +52,16 @@ pub const DEFAULT_BUFFER_BYTES: usize = 8 * 1024 * 1024;
 /// The smallest trace buffer that has room for any record in each of its parts, in bytes.
 pub const MIN_BUFFER_BYTES: usize = 256 * 1024;
 
-/// The largest ring or buffer; a larger one is treated as a mistake. In bytes.
+/// The largest ring or buffer; a larger value is treated as a mistake. In bytes.
 const MAX_MEMORY_BYTES: u64 = 64 * 1024 * 1024 * 1024;
 
-/// A command line is cut to this many bytes.
+/// A command line is truncated to this many bytes.
 const COMMAND_LINE_BYTES: usize = 4096;
 
-/// What a recording will do.
+/// The parameters of a recording.
 #[derive(Clone, Debug)]
 pub struct Plan {
-    /// The program to run, if one is.
+    /// The program to run, if any.
     pub launch: Option<Launch>,
     /// The command line as written to the trace.
     pub command_line: String,
@@ -72,7 +72,7 @@ pub struct Plan {
     pub duration: Option<Duration>,
     /// Whether `sched_waking` is recorded as well.
     pub waking: bool,
-    /// Whether to record when a switch was requested.
+    /// Whether to record when each switch was requested.
     pub need_resched: bool,
     /// Whether to record the locks that threads wait for.
     pub locks: bool,
@@ -123,7 +123,7 @@ impl TracePoints {
         self.probes.is_empty() && self.events.is_empty() && self.syscalls.is_empty() && !self.irq
     }
 
-    /// The kinds in use, as the summary names them.
+    /// The kinds in use, in the words of the summary.
     pub fn kinds(&self) -> Vec<&'static str> {
         let kinds = [
             ("probes", !self.probes.is_empty()),
@@ -144,20 +144,20 @@ pub enum Filter {
         command: bool,
         pids: Vec<Pid>,
     },
-    /// Those of processes in cgroups whose path matches one of these.
+    /// The processes in cgroups whose path matches one of these globs.
     Cgroups(Vec<Pattern>),
-    /// All threads of the user of [`Plan::only_user`].
+    /// All threads of the user in [`Plan::only_user`].
     Owned,
 }
 
-/// What is printed in addition to the trace.
+/// The output in addition to the trace.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Display {
     /// When the live line is shown.
     pub progress: Progress,
     /// Whether the summary is printed at the end.
     pub summary: bool,
-    /// Print only what went wrong.
+    /// Print only errors and warnings.
     pub quiet: bool,
     /// How often `-v` was given.
     pub verbose: u8,
@@ -176,17 +176,17 @@ pub enum PlanError {
         /// The names that may have been meant.
         near: String,
     },
-    /// A value as a separate word, for an option that needs an equals sign.
+    /// A value as a separate word after an option that needs an equals sign.
     #[error(
         "{option} takes its value with an equals sign: {option}={value}; to run a program with that name: -- {value}"
     )]
     WithoutEquals { option: &'static str, value: String },
-    /// Neither COMMAND nor `-a` nor `-p`.
+    /// None of COMMAND, `-a` and `-p` was given.
     #[error(
         "nothing to record: give a COMMAND, -a for the whole machine, -p for a process, or --cgroup for the processes of a cgroup"
     )]
     NothingToRecord,
-    /// A category that only sessions have.
+    /// A category that exists only in sessions.
     #[error("the category sched:own is for `fxtrec ctl`; here, use -p, --cgroup or --scope app")]
     OwnCategory,
     /// `-a` with `-p` or with `--scope app`.
@@ -198,7 +198,7 @@ pub enum PlanError {
     PidsAndAll,
     #[error("-u names the user to run COMMAND as: give a COMMAND")]
     UserWithoutCommand,
-    /// The user of `-u` is unknown.
+    /// The user named by `-u` is unknown.
     #[error(transparent)]
     User(#[from] UserError),
     /// A trace on a terminal.
@@ -206,10 +206,10 @@ pub enum PlanError {
         "-o - would write the binary trace to a terminal: redirect standard output, or name a file"
     )]
     TraceToTerminal,
-    /// A compression that fxtrec does not have.
+    /// A compression that fxtrec does not support.
     #[error("{}: cannot compress to .{ending}: use .gz or .zst", .path.display())]
     UnknownCompression {
-        /// The output as it was given.
+        /// The output as the user wrote it.
         path: PathBuf,
         ending: String,
     },
@@ -318,7 +318,7 @@ impl Plan {
     }
 }
 
-/// Rejects a COMMAND that was probably meant as a subcommand. After `--`, every word is a program.
+/// Rejects a COMMAND that was probably meant as a subcommand. After `--`, any word is a program.
 fn refuse_mistyped(args: &RecordArgs) -> Result<(), PlanError> {
     let word = args.command.first().and_then(|word| word.to_str());
     let (Some(before), Some(word)) = (&args.before_command, word) else { return Ok(()) };
@@ -367,10 +367,10 @@ fn scope(args: &RecordArgs) -> Result<Filter, PlanError> {
 /// The default of `--stacks-over`.
 const DEFAULT_STACKS_OVER: Duration = Duration::from_millis(1);
 
-/// The default of `-F`, not in step with anything that happens every ten milliseconds.
+/// The default of `-F`; not a multiple of common timer rates, to avoid sampling in step with them.
 const DEFAULT_FREQUENCY: u32 = 99;
 
-/// The stacks to record, if any. By default those of COMMAND and of the processes of `-p`, if that costs next to nothing.
+/// The stacks to record, if any. By default, stacks of COMMAND and of the processes of `-p`, if that costs next to nothing.
 fn stacks(args: &RecordArgs, scope: &Filter) -> Result<Option<Wanted>, PlanError> {
     let of_some = match scope {
         Filter::Machine => !args.command.is_empty() && !args.all,
@@ -468,7 +468,7 @@ pub fn output_path(args: &RecordArgs) -> PathBuf {
     args.output.clone().unwrap_or_else(|| default_output(args))
 }
 
-/// The default of `-o`: a file in the current directory, named after what is recorded.
+/// The default of `-o`: a file in the current directory, named after the recorded command or processes.
 fn default_output(args: &RecordArgs) -> PathBuf {
     let mut name = match (args.command.first(), args.pids.first()) {
         (Some(program), _) => {
@@ -496,8 +496,8 @@ fn compression(path: &Path) -> Result<Compression, PlanError> {
     }
 }
 
-/// The default size of each CPU's ring, in bytes: [`DEFAULT_RING_BYTES`], or less, down to 1 MiB, if
-/// the rings of many CPUs would exceed 256 MiB in all.
+/// The default size of each CPU's ring, in bytes: [`DEFAULT_RING_BYTES`], or less, down to 1 MiB, if the rings of many CPUs would exceed
+/// 256 MiB in total.
 pub fn default_ring_bytes(cpus: usize) -> usize {
     let share = ALL_RINGS_BYTES / cpus.max(1);
     let share = share.clamp(LEAST_RING_BYTES, DEFAULT_RING_BYTES);
@@ -505,7 +505,7 @@ pub fn default_ring_bytes(cpus: usize) -> usize {
     1 << share.ilog2()
 }
 
-/// As [`default_ring_bytes`], for the source `bpf`: at least 2 MiB, of which a lane takes 1.6 MiB.
+/// The same as [`default_ring_bytes`], for the source `bpf`: at least 2 MiB, of which a lane takes 1.6 MiB.
 pub fn default_lane_bytes(cpus: usize) -> usize {
     default_ring_bytes(cpus).max(LEAST_LANE_BYTES)
 }

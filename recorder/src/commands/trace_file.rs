@@ -23,8 +23,9 @@ pub enum ReadError {
     /// The requested window is empty.
     #[error("{}: {source}", path.display())]
     Outside { path: PathBuf, source: ConvertError },
-    /// A time of the day was given.
-    #[error("{}: the trace does not say at what time of day it was recorded: give times of its clock, as fxtrec report prints them", .0.display())]
+    /// A time of day was given.
+    #[error("{}: the trace does not record its time of day: give times of its clock, as fxtrec \
+     report prints them", .0.display())]
     NoWallClock(PathBuf),
     /// The output would be appended to the trace itself.
     #[error("{}: the output is the same file as the input: name another file", .0.display())]
@@ -33,7 +34,7 @@ pub enum ReadError {
     #[error("{}: {source}", path.display())]
     Content {
         path: PathBuf,
-        /// What is wrong with it.
+        /// The error in it.
         source: Error,
     },
 }
@@ -42,7 +43,7 @@ impl ReadError {
     /// The error for the trace at `path`.
     pub fn new(path: &Path, source: Error) -> ReadError {
         match source {
-            // This one names the file itself.
+            // This error already names the file.
             Error::Open { .. } => ReadError::Open(source),
             source => ReadError::Content { path: path.to_owned(), source },
         }
@@ -52,7 +53,7 @@ impl ReadError {
 /// Makes the trace at `path` readable more than once: standard input or a pipe is first copied to a temporary file.
 ///
 /// # Errors
-/// When there is no such file, it is a directory, or it cannot be copied.
+/// When the file does not exist, is a directory, or cannot be copied.
 pub fn keep(path: &Path) -> Result<(), ReadError> {
     let failed = |source| ReadError::Open(Error::Open { path: path.to_owned(), source });
     match path.is_dir() {
@@ -61,11 +62,11 @@ pub fn keep(path: &Path) -> Result<(), ReadError> {
     }
 }
 
-/// Resolves `from` and `to` to times in the trace at `path`. Relative ones count from its first scheduling record or,
-/// without any, from its first record with a time; the trace is read up to there.
+/// Resolves `from` and `to` to times in the trace at `path`. Relative times count from its first scheduling record or, if there is none,
+/// from its first record with a time; the trace is read up to there.
 ///
 /// # Errors
-/// When it cannot be read.
+/// When the trace cannot be read.
 pub fn resolve(
     path: &Path,
     from: Option<TimePoint>,
@@ -101,7 +102,7 @@ fn on_day_of(begin: Nanos, offset: i64, nanos: u64) -> Option<Nanos> {
 /// Explains an empty window: the trace may lie outside of it.
 ///
 /// # Errors
-/// When it does, or cannot be read.
+/// When the window is empty, or the trace cannot be read.
 pub fn refuse_outside(
     path: &Path,
     from: Option<TimePoint>,
@@ -163,10 +164,10 @@ fn beginning(reader: &mut Reader<'_>) -> (Nanos, Option<i64>) {
     }
 }
 
-/// So many records at most are read to find what the recorder says of the trace.
+/// At most this many records are read to find the recorder's statements about the trace.
 const MOST_BEFORE_INFO: usize = 10_000;
 
-/// Warns if events of the trace may have another meaning than this program takes them to have.
+/// Warns if events of the trace may have a different meaning than this version assumes.
 pub fn warn_of_newer(path: &Path, err: &mut dyn Write) {
     // A pipe can be read only once.
     let Some(mut reader) = path.is_file().then(|| read(path).ok()).flatten() else { return };
@@ -181,8 +182,9 @@ pub fn warn_of_newer(path: &Path, err: &mut dyn Write) {
                     // Standard error may be closed.
                     let _ = writeln!(
                         err,
-                        "fxtrec: warning: {}: the schema of this trace is {schema}, and this fxtrec knows {SCHEMA}: what it prints \
-                         may be wrong; use the fxtrec that recorded it ({version}), or a newer one",
+                        "fxtrec: warning: {}: the schema of this trace is {schema}, and this \
+                         fxtrec knows {SCHEMA}: its output may be wrong; use the fxtrec that \
+                         recorded the trace ({version}), or a newer one",
                         path.display()
                     );
                 }
@@ -197,12 +199,12 @@ pub fn warn_of_newer(path: &Path, err: &mut dyn Write) {
 /// Opens the trace at `path`, or on standard input for `-`.
 ///
 /// # Errors
-/// When it cannot be opened, or its container cannot be unpacked, or standard output is that file.
+/// When it cannot be opened, its container cannot be unpacked, or standard output is the same file.
 pub fn open(path: &Path) -> Result<Reader<'static>, ReadError> {
     open_by(path, read)
 }
 
-/// As [`open`], for commands that print only after reading the whole trace: a line on standard error shows the progress.
+/// The same as [`open`], for commands that print only after reading the whole trace: a line on standard error shows the progress.
 ///
 /// # Errors
 /// As of [`open`].
@@ -225,7 +227,7 @@ fn open_by(
     open(path).map_err(|source| ReadError::new(path, source))
 }
 
-/// The trace at `path`, whose reading shows progress.
+/// The trace at `path`; reading it shows progress.
 ///
 /// # Errors
 /// When it cannot be opened.
@@ -284,7 +286,7 @@ pub mod tests {
     #[test]
     fn a_time_of_the_day_is_the_nearest_one_to_the_recording() {
         const HOUR: u64 = 3_600_000_000_000;
-        // It begins 100 hours after the start of the machine, at 23:00 of some day.
+        // The trace begins 100 hours after the start of the machine, at 23:00.
         let (begin, offset) = (Nanos(100 * HOUR), (24 * 20_000 + 23 - 100) * HOUR as i64);
         let at = |hour: u64| on_day_of(begin, offset, hour * HOUR).expect("a time").0 / HOUR;
         assert_eq!([at(23), at(22), at(0), at(12)], [100, 99, 101, 89]);

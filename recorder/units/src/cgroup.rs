@@ -1,4 +1,4 @@
-//! The owner of a cgroup, as far as its path says: the container, and the pod of Kubernetes.
+//! The owner of a cgroup, according to its path: the container, and the pod of Kubernetes.
 //!
 //! Container runtimes do not agree on a format, but all of them name a container by 64 hexadecimal digits, and Kubernetes names a pod by
 //! its uid:
@@ -14,7 +14,7 @@
 pub struct Owner<'p> {
     /// The id of the container, in hexadecimal digits.
     pub container: Option<&'p str>,
-    /// The uid of the pod as the path has it: systemd's names have `_` in place of `-`. See [`Owner::pod_uid`].
+    /// The uid of the pod in the form of the path: systemd's names have `_` in place of `-`. See [`Owner::pod_uid`].
     pub pod: Option<&'p str>,
 }
 
@@ -37,7 +37,7 @@ impl<'p> Owner<'p> {
     }
 }
 
-/// A name is `cri-containerd-<container>.scope` or the container itself; one that ends with `-conmon-...` is of its monitor.
+/// A name is `cri-containerd-<container>.scope` or the container's id itself; a name that ends with `-conmon-...` belongs to its monitor.
 fn container(name: &str) -> Option<&str> {
     let name = name.strip_suffix(".scope").unwrap_or(name);
     let (runtime, id) = name.rsplit_once('-').unwrap_or(("", name));

@@ -1,8 +1,8 @@
-//! Makes text from others safe to show.
+//! Makes text from other programs safe to show.
 //!
 //! Threads choose their names, applications their log messages, and users their file names. A terminal obeys escape sequences in such text,
 //! and a line break in a name starts a new line. [`line()`] makes such a text fit into one line; [`Escaping`] filters all output to the
-//! terminal and escapes what was forgotten elsewhere.
+//! terminal and escapes characters that were not escaped elsewhere.
 //!
 //! CI services interpret logs too: to them, a line that begins with `::` or contains `##[` is a command. [`Escaping`] changes such lines in
 //! every output, since a log is not a terminal.
@@ -43,8 +43,8 @@ pub fn line(text: &str) -> Cow<'_, str> {
     out.into()
 }
 
-/// The text of a JSON document in which characters that act are escapes, such as `\u202e`, so that it means the same. (Those below U+0020 are
-/// escapes already, or between values.)
+/// The text of a JSON document in which characters with side effects are escaped, such as `\u202e`, so that its meaning is unchanged.
+/// (Those below U+0020 are escapes already, or between values.)
 pub fn json(text: &str) -> Cow<'_, str> {
     let acts = |c: char| c >= '\x7f' && acts(c);
     if text.is_ascii() && !text.contains('\x7f') || !text.contains(acts) {
@@ -58,7 +58,7 @@ pub fn json(text: &str) -> Cow<'_, str> {
     out.into()
 }
 
-/// Passes JSON on, as [`json`] has it. Takes whole characters at a time, as serde_json writes them.
+/// Passes JSON on, escaped as in [`json`]. Accepts whole characters only, as serde_json writes them.
 #[derive(Debug)]
 pub struct Json<W>(pub W);
 
@@ -83,12 +83,12 @@ pub struct Escaping<W: Write> {
     out: W,
     /// The sequences that fxtrec itself sends to the terminal.
     own: &'static [&'static str],
-    /// The beginning of a character or colour sequence whose rest is still to come.
+    /// The beginning of a character or colour sequence whose rest has not arrived.
     begun: Vec<u8>,
     commands: Commands,
 }
 
-/// Finds what CI services would take for a command.
+/// Finds text that CI services would take for a command.
 #[derive(Debug, Default)]
 struct Commands {
     /// Whether the line has any character other than white space.
@@ -200,7 +200,7 @@ impl<W: Write> Write for Escaping<W> {
 
 impl<W: Write> Drop for Escaping<W> {
     fn drop(&mut self) {
-        // Callers that care about errors flush before.
+        // Callers that check for errors flush first.
         let _ = self.flush();
     }
 }

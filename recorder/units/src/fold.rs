@@ -111,7 +111,7 @@ mod tests {
 
     fn fold(text: &str, columns: Option<usize>) -> String {
         let mut fold = Fold::new(Vec::new(), columns);
-        // In pieces, as buffers deliver it.
+        // The text arrives in pieces, as buffers deliver it.
         for piece in text.as_bytes().chunks(7) {
             fold.write_all(piece).expect("memory");
         }

@@ -1,6 +1,6 @@
 //! Columns of text: the tables of all commands.
 //!
-//! If the terminal is narrower than a table, columns are left out in the order that the table gives, and a line says so:
+//! If the terminal is narrower than a table, columns are left out in the order that the table gives, and a line reports it:
 //!
 //! ```text
 //!   Task       Runtime ms   Count   p99 ms   Max ms   Migr        Task       Runtime ms   p99 ms   Max ms
@@ -14,32 +14,32 @@ use std::io::{self, Write};
 use crate::escape;
 use crate::look::Look;
 
-/// How a column's cells stand.
+/// The alignment of a column's cells.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Side {
-    /// Text, as a rule.
+    /// Usually for text.
     Left,
-    /// Numbers, as a rule.
+    /// Usually for numbers.
     Right,
 }
 
 /// Columns of space between two columns of a table.
 const GAP: usize = 2;
 
-/// The mark after the heading of the column that rows are sorted by.
+/// The mark after the heading of the column by which rows are sorted.
 const MARK: &str = " *";
 
-/// A name is not made shorter than this to fit.
+/// A name is not truncated below this width.
 const SHORTEST: usize = 12;
 
-/// A table of which every column is as wide as its widest cell.
+/// A table in which every column is as wide as its widest cell.
 #[derive(Debug)]
 pub struct Grid {
     columns: Vec<(&'static str, Side)>,
     rows: Vec<Vec<String>>,
     /// Headings of columns that may be left out, the least important first.
     spare: &'static [&'static str],
-    /// The heading of the column that rows are sorted by.
+    /// The heading of the column by which rows are sorted.
     marked: Option<&'static str>,
     indent: usize,
     has_rule: bool,
@@ -57,8 +57,8 @@ impl Grid {
         Grid { indent: 0, has_rule: false, ..Grid::new(columns) }
     }
 
-    /// Says which columns may be left out if there is no room, by their headings, the least important first. If two columns have the
-    /// same heading, the first mention means the right one.
+    /// Sets which columns may be left out if there is no room, by their headings, the least important first. If two columns have the same
+    /// heading, the first mention means the right one.
     pub fn spare(mut self, spare: &'static [&'static str]) -> Grid {
         self.spare = spare;
         self
@@ -79,7 +79,7 @@ impl Grid {
     /// Writes headings and rows, as many columns as there is room for.
     ///
     /// # Errors
-    /// Those of `out`.
+    /// The errors of `out`.
     pub fn write(&self, look: Look, out: &mut dyn Write) -> io::Result<()> {
         let whole: Vec<usize> = (0..self.columns.len()).map(|at| self.width(at)).collect();
         let (shown, widths) = self.fit(&whole, look.columns);
@@ -119,7 +119,7 @@ impl Grid {
         widest.max(self.heading(at).chars().count())
     }
 
-    /// Which columns are shown, and how wide each column is, for a terminal of this many columns.
+    /// Which columns are shown, and how wide each one is, for a terminal of this many columns.
     fn fit(&self, whole: &[usize], columns: Option<usize>) -> (Vec<usize>, Vec<usize>) {
         let mut shown: Vec<usize> = (0..whole.len()).collect();
         let mut widths = whole.to_vec();
@@ -134,7 +134,7 @@ impl Grid {
                 shown.remove(at);
             }
         }
-        // What is left is needed; the longest text gives way.
+        // The remaining columns are required; the longest text is shortened.
         let excess = total(&shown, &widths).saturating_sub(room);
         let texts = shown.iter().copied().filter(|&at| self.columns[at].1 == Side::Left);
         if let Some(longest) = texts.max_by_key(|&at| widths[at]) {
@@ -156,12 +156,12 @@ impl Grid {
     }
 }
 
-/// How wide these columns are together.
+/// The total width of these columns.
 fn total(shown: &[usize], widths: &[usize]) -> usize {
     shown.iter().map(|&at| widths[at]).sum::<usize>() + GAP * shown.len().saturating_sub(1)
 }
 
-/// The text, or what fits of it and an ellipsis.
+/// The text, or the part of it that fits, and an ellipsis.
 fn shortened(text: &str, most: usize) -> String {
     let mut shortened: String = text.chars().take(most).collect();
     if text.chars().nth(most).is_some() {

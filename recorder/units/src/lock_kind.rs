@@ -1,6 +1,6 @@
-//! Kinds of locks of the kernel.
+//! Kinds of kernel locks.
 
-/// The kind of a kernel lock, and the access that is wanted: see `docs/reference/trace.md`.
+/// The kind of a kernel lock, and the requested access: see `docs/reference/trace.md`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum LockKind {
     Mutex,
@@ -61,7 +61,7 @@ impl LockKind {
         }
     }
 
-    /// The access that is wanted, as words that follow the noun.
+    /// The requested access, as words that follow the noun.
     pub const fn access(self) -> &'static str {
         match self {
             LockKind::RtRead | LockKind::RwsemRead | LockKind::PercpuRwsemRead => " for reading",

@@ -1,6 +1,6 @@
-//! How text for people looks: the few colours that fxtrec uses, and the maximum width of lines.
+//! The appearance of text for people: the few colours that fxtrec uses, and the maximum width of lines.
 //!
-//! A [`Look`] is determined once for standard output or standard error, and passed to everything that writes there. Nothing else writes
+//! A [`Look`] is determined once for standard output or standard error, and passed to everything that writes there. No other code writes
 //! colours: [`Escaping`](crate::escape::Escaping) lets only these pass.
 
 /// Bold, for headings.
@@ -12,7 +12,7 @@ const BAD: &str = "\x1b[1;31m";
 /// Yellow and bold, for doubtful results.
 const DOUBTFUL: &str = "\x1b[1;33m";
 
-/// Dim, for remarks about what is shown.
+/// Dim, for remarks about the content.
 const NOTE: &str = "\x1b[2m";
 
 const END: &str = "\x1b[0m";
@@ -20,7 +20,7 @@ const END: &str = "\x1b[0m";
 /// All escape sequences that fxtrec itself sends to a terminal in its texts.
 pub(crate) const PALETTE: [&str; 5] = [HEADING, BAD, DOUBTFUL, NOTE, END];
 
-/// How text looks at its destination. By default as in a file: without colours and without a limit on the length of lines.
+/// The appearance of text at its destination. By default the style of a file: no colours and no limit on the length of lines.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Look {
     /// Whether there are colours.
@@ -30,7 +30,7 @@ pub struct Look {
 }
 
 impl Look {
-    /// As in a file.
+    /// The style of a file.
     pub const PLAIN: Look = Look { colour: false, columns: None };
 
     /// A heading.
@@ -48,7 +48,7 @@ impl Look {
         self.paint(DOUBTFUL, text)
     }
 
-    /// A remark about what is shown.
+    /// A remark about the content.
     pub fn note(self, text: &str) -> String {
         self.paint(NOTE, text)
     }

@@ -17,7 +17,7 @@ pub fn nearest<'a>(
         .filter(|name| !name.is_empty())
         .filter_map(|name| {
             let folded = name.to_lowercase();
-            // A part of a name counts as much as one wrong letter.
+            // A matching part of a name counts as one wrong letter.
             if letters.len() > 2 && folded.contains(letters) {
                 return Some((1, name));
             }
@@ -35,7 +35,7 @@ fn last_part(name: &str) -> &str {
     name.rsplit("::").next().unwrap_or(name)
 }
 
-/// How many letters have to be changed, added, removed or swapped to get from one to the other, if not more than `bound`.
+/// How many letters must be changed, added, removed or swapped to get from one to the other, if not more than `bound`.
 fn distance(a: &str, b: &str, bound: usize) -> Option<usize> {
     if a.len().max(b.len()) > COMPARED || a.len().abs_diff(b.len()) > bound {
         return None;

@@ -1,4 +1,4 @@
-//! What to try next, depending on what dominates the critical path; and what the recording lacks.
+//! Proposals for the next step, depending on what dominates the critical path; and the facts that are missing in the recording.
 
 use std::cmp::Reverse;
 
@@ -19,13 +19,13 @@ const SHARE: u64 = 5;
 /// Maximum number of pieces of advice.
 const MOST: usize = 3;
 
-/// Maximum number of threads named in one.
+/// Maximum number of threads named in one piece of advice.
 const MOST_NAMED: usize = 2;
 
-/// Something that the critical path consists of.
+/// A part of the critical path.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 enum Matter {
-    /// A thread waits for a CPU; whether another is blocked by a lock that this one is to release.
+    /// A thread waits for a CPU, and perhaps another thread is blocked by a lock that this one must release.
     Waited {
         thread: Index,
         by: Tenant,
@@ -42,12 +42,12 @@ enum Matter {
     Slept {
         thread: Index,
     },
-    /// It waited for something that no thread does.
+    /// It waited for something other than a thread.
     Blocked {
         thread: Index,
         class: Class,
     },
-    /// It waited in futex(2), and the recording does not say for which futex.
+    /// It waited in futex(2), and the futex is not recorded.
     Futex {
         thread: Index,
     },
@@ -85,7 +85,7 @@ fn add_up(frame: &Frame, holds_lock: bool, names: &Names<'_>, sums: &mut FxHashM
                 }
                 match (&blocked.inside, blocked.ended) {
                     (Some(inside), _) => {
-                        // If it is unknown, it may be one.
+                        // If it is unknown, a thread may have been the waker.
                         let lock = holds_lock || matches!(class, Class::Lock | Class::Unknown);
                         add_up(inside, lock, names, sums);
                     }
@@ -103,7 +103,7 @@ fn add_up(frame: &Frame, holds_lock: bool, names: &Names<'_>, sums: &mut FxHashM
     }
 }
 
-/// What to try next, the most promising first.
+/// Proposals for the next step, the most promising first.
 pub(crate) fn advice(frame: &Frame, names: &Names<'_>) -> Vec<String> {
     let mut sums = FxHashMap::default();
     add_up(frame, false, names, &mut sums);
@@ -133,7 +133,7 @@ pub(crate) fn advice(frame: &Frame, names: &Names<'_>) -> Vec<String> {
     let matters = |nanos: u64| nanos > 0 && nanos.saturating_mul(SHARE) >= length;
     found.retain(|it| matters(it.0));
     found.sort_by(|a, b| b.0.cmp(&a.0).then_with(|| a.1.cmp(&b.1)));
-    // Advice on what to record comes after advice on what to do.
+    // Proposals for what to record follow proposals for what to do.
     futexes.sort_unstable_by_key(|&(nanos, thread)| (Reverse(nanos), thread));
     let longest = futexes.first().filter(|it| matters(it.0));
     found.extend(longest.map(|&(nanos, thread)| (nanos, about_futex(thread, names))));
@@ -248,7 +248,7 @@ fn about(matter: &Matter, names: &Names<'_>) -> Option<String> {
     })
 }
 
-/// What was found that the recording could say more about.
+/// Findings that a better recording could explain further.
 #[derive(Debug, Default)]
 struct Seen {
     ran: bool,
@@ -279,7 +279,7 @@ fn look(frame: &Frame, seen: &mut Seen) {
     }
 }
 
-/// Facts that matter here and that the recording lacks.
+/// Facts that matter here and that are missing in the recording.
 pub(crate) fn missing(frame: &Frame, names: &Names<'_>) -> Vec<String> {
     let origin = &names.tracker.origin;
     let mut seen = Seen::default();

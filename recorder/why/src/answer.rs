@@ -1,8 +1,8 @@
-//! The findings, as plain data. Its names are those of the JSON, which `docs/reference/why.md` describes.
+//! The findings, as plain data. The names of its fields are those of the JSON, which `docs/reference/why.md` describes.
 
 use serde::Serialize;
 
-/// The version of the JSON. It changes when a member changes its meaning or is removed.
+/// The version of the JSON. It changes when a field changes its meaning or is removed.
 pub(crate) const VERSION: u32 = 1;
 
 #[derive(Clone, Debug, PartialEq, Serialize)]
@@ -18,7 +18,7 @@ pub struct Answer {
 }
 
 impl Answer {
-    /// How bad the first explanation is: by how much that is longer than usual, if it is an incident at all.
+    /// How bad the first explanation is: by how much its interval is longer than usual, if it is an incident at all.
     pub fn severity(&self) -> u64 {
         let is_incident = |why: &&Explanation| {
             why.is_unusual != Some(false) && !matches!(why.subject, "critical_path" | "life")
@@ -28,7 +28,7 @@ impl Answer {
     }
 }
 
-/// What is known about the recording.
+/// The known facts about the recording.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Trace {
     pub begin_ns: u64,
@@ -38,7 +38,7 @@ pub struct Trace {
     pub scope: Option<String>,
     /// The facts that the recording has.
     pub causes: Vec<&'static str>,
-    /// What to add to times for nanoseconds since 1970.
+    /// The nanoseconds to add to its times to get the time since 1970.
     pub wall_clock_offset_ns: Option<i64>,
     /// How often events were lost.
     pub gaps: u64,
@@ -60,7 +60,7 @@ pub struct Who {
     pub host: Option<String>,
 }
 
-/// Why a thread took so long for something.
+/// Why a thread took so long.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Explanation {
     /// `span`, `unit`, `wait`, `critical_path`, `late`, `runqueue`, `blocked`, `turn`, `trigger`, `life` or `range`.
@@ -99,7 +99,7 @@ pub struct Explanation {
     pub advice: Vec<String>,
     /// Where threads of the path were blocked, the longest first.
     pub waits: Vec<Wait>,
-    /// Facts that matter here and that the recording lacks.
+    /// Facts that matter here and that are missing in the recording.
     pub missing: Vec<String>,
 }
 
@@ -111,17 +111,17 @@ pub struct Part {
     pub ns: u64,
     /// How many stretches of time it consists of.
     pub times: u64,
-    /// For `waiting`, who had the CPU: `thread`, `idle`, `out_of_scope` or `unknown`.
+    /// For `waiting`, the occupant of the CPU: `thread`, `idle`, `out_of_scope` or `unknown`.
     pub tenant: Option<&'static str>,
     /// The thread that had the CPU or, for `blocked`, that ended it.
     pub thread: Option<Who>,
     /// For `throttled`.
     pub cgroup: Option<String>,
-    /// For `blocked`, what it waited for.
+    /// For `blocked`, what the thread waited for.
     pub class: Option<&'static str>,
     /// For `blocked`, the system call: its name, or its number.
     pub syscall: Option<String>,
-    /// For `blocked`, what ended it: `thread`, `interrupt`, `unknown` or `not_yet`.
+    /// For `blocked`, what ended the wait: `thread`, `interrupt`, `unknown` or `not_yet`.
     pub ended_by: Option<&'static str>,
     /// The cause of the interrupt that ended it.
     pub interrupt: Option<Interrupt>,
@@ -139,7 +139,7 @@ pub struct Share {
     pub ns: u64,
 }
 
-/// A link of the critical path: what the thread at its end did that had to end first.
+/// A link of the critical path: what a thread did that had to end first.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Link {
     pub from_ns: u64,
@@ -150,7 +150,7 @@ pub struct Link {
     /// As `part` of the blame, without a breakdown of the CPU time.
     pub state: &'static str,
     pub cpu: Option<u16>,
-    /// For `waiting`, who had the CPU.
+    /// For `waiting`, the thread that had the CPU.
     pub tenants: Vec<Share>,
     /// For `waiting`, its waker; absent if it was preempted.
     pub woken_by: Option<&'static str>,
@@ -167,14 +167,14 @@ pub struct Link {
     pub owner: Option<Who>,
     /// The thread for whose end it waited on that futex.
     pub end_of: Option<Who>,
-    /// The id of the lock of the kernel that it was blocked on, what kind of lock that is, and its name if it is a variable.
+    /// The id of the kernel lock that it was blocked on, what kind of lock that is, and its name if it is a variable.
     pub kernel_lock: Option<String>,
     pub kernel_lock_kind: Option<&'static str>,
     pub kernel_lock_name: Option<String>,
-    /// For `blocked`, its waker, and by what it woke it, if not directly.
+    /// For `blocked`, its waker, and the interrupt or packet through which it woke the thread, if it did so indirectly.
     pub waker: Option<Who>,
     pub via: Option<&'static str>,
-    /// The request to a disk, if its completion ended it, or of `request`.
+    /// The disk request, if its completion ended it, or of `request`.
     pub request: Option<Request>,
     pub steal_ns: Option<u64>,
     pub irq_ns: Option<u64>,
@@ -184,7 +184,7 @@ pub struct Link {
 /// The cause of an interrupt that woke a thread.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Interrupt {
-    /// As in the recording, if recorded.
+    /// As recorded, if at all.
     pub kind: Option<String>,
     pub name: Option<String>,
     /// The same as text.
@@ -192,15 +192,16 @@ pub struct Interrupt {
     pub text: String,
 }
 
-/// A request to a disk. Unknown values are absent.
+/// A disk request. Unknown values are absent.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Request {
     pub operation: Option<String>,
     pub disk: Option<String>,
     pub bytes: u64,
-    /// The thread that made it.
+    /// The thread that submitted the request.
     pub thread: Option<Who>,
-    /// How long it was from when it was made until the disk got it, and until it was done after that; or until it was done.
+    /// The time from when the request was made until the disk got it, and from then until it was done; or, if that is not recorded, the
+    /// time until it was done.
     pub queued_ns: Option<u64>,
     pub device_ns: Option<u64>,
     pub length_ns: Option<u64>,
@@ -269,9 +270,9 @@ pub struct Wait {
     pub via: Option<&'static str>,
     /// Whether the one that woke it ended then, so that it may have waited for that end.
     pub waker_ended: bool,
-    /// The functions that it was in, the innermost first; those of the kernel end in `_[k]`.
+    /// The functions in which it was blocked, the innermost first; those of the kernel end in `_[k]`.
     pub stack: Option<Vec<String>>,
-    /// What that stack lacks.
+    /// The missing parts of that stack.
     pub stack_lacks: Vec<&'static str>,
     /// The functions from which it was woken.
     pub waker_stack: Option<Vec<String>>,

@@ -20,7 +20,7 @@ const MOST_EACH: usize = 1000;
 /// A shorter wait for a CPU is not an incident, in nanoseconds.
 const LEAST_WAIT: u64 = 1_000_000;
 
-/// A shorter part of the life of COMMAND, if that is a build or a script, does not explain how long it takes: this fraction of it.
+/// A part of the life of COMMAND that is a smaller fraction of it than this does not explain how long a build or a script takes.
 const LEAST_SHARE: u64 = 10;
 
 /// A stretch of a thread that may be the requested interval.
@@ -56,13 +56,13 @@ impl Longest {
     }
 }
 
-/// What a thread does, and its longest stretches so far.
+/// The state of a thread, and its longest stretches so far.
 #[derive(Clone, Debug, Default)]
 struct ThreadHistory {
     state: State,
     since: u64,
-    /// Since when it is off the CPU, if that is known, and from where on that counts as late: not while it slept until a time
-    /// that it had chosen.
+    /// Since when it is off the CPU, if that is known, and since when that counts as late: not while it slept until a time that it had
+    /// chosen.
     off: Option<u64>,
     blocked: Option<u64>,
     /// Since when it waits for a CPU.
@@ -73,24 +73,24 @@ struct ThreadHistory {
     turn: Option<u64>,
     /// Its last waker.
     waker: Option<Index>,
-    /// The waker that ended its first sleep, when that began, and when it ended. What woke it before that began its life.
+    /// The waker that ended its first sleep, and when that sleep began and ended. The waker before the wake-up that began its life.
     first_woken: Option<(Option<Index>, u64, u64)>,
     first: u64,
     last: u64,
-    /// When its last slice began, if it has ended in it.
+    /// When its last slice began, if the thread ended in that slice.
     ended: Option<u64>,
     /// How long it had a CPU in slices that have ended.
     ran: u64,
-    /// How long it waited for one.
+    /// How long it waited for a CPU.
     waited: u64,
-    /// Whether it has waited in a system call, which threads of the kernel do not.
+    /// Whether it has waited in a system call, which kernel threads do not.
     calls: bool,
     lists: Option<Box<[Longest; 4]>>,
 }
 
 impl ThreadHistory {
-    /// Whether the thread belongs to a program, and sleeps at least a third of the time: one that always wants a CPU is not late because
-    /// others have it.
+    /// Whether the thread belongs to a program and sleeps at least a third of the time: a thread that always wants a CPU is not late
+    /// because others have it.
     fn sleeps(&self) -> bool {
         let life = self.last.saturating_sub(self.first);
         self.calls && self.ran + self.waited <= life / 3 * 2
@@ -102,7 +102,7 @@ const RUNQUEUE: usize = 1;
 const BLOCKED: usize = 2;
 const TURN: usize = 3;
 
-/// Watches what threads do, and keeps the longest stretches of each.
+/// Follows the states of threads, and keeps the longest stretches of each.
 #[derive(Debug, Default)]
 pub(crate) struct Finder {
     lives: Vec<ThreadHistory>,
@@ -119,7 +119,7 @@ pub(crate) struct Finder {
 
 impl Finder {
     pub(crate) fn new(query: &Query) -> Finder {
-        // One more, since that for the recorder does not count.
+        // One more, since the wait for the recorder does not count.
         let most = match query.pick {
             Pick::Worst(number) => (number.clamp(1, MOST_EACH) + 1).max(worst::KEPT),
             Pick::Incidents(_) => worst::KEPT,
@@ -135,7 +135,7 @@ impl Finder {
         }
     }
 
-    /// For each thread that ended in it, by koid, when its last slice began.
+    /// For each thread that ended in its last slice, by koid, when that slice began.
     pub(crate) fn last_slices(&self, tracker: &Tracker) -> FxHashMap<u64, u64> {
         let lives = self.lives.iter().enumerate();
         let ended = |(index, life): (usize, &ThreadHistory)| {
@@ -289,7 +289,7 @@ impl Choice {
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Choices {
     pub(crate) list: Vec<Choice>,
-    /// If these are candidates, how many of them are to be explained: see [`Choices::explained`].
+    /// If these are candidates, how many of them to explain: see [`Choices::explained`].
     most: Option<usize>,
 }
 
@@ -300,8 +300,8 @@ impl From<Vec<Choice>> for Choices {
 }
 
 impl Choices {
-    /// Which ones to explain. Among candidates: the first that are at most half unknown, or time that the recorder delayed, else
-    /// only the last one, which is usually not unusual.
+    /// Which intervals to explain. Among candidates: the first that are at most half unknown or delayed by the recorder; otherwise only the
+    /// last one, which is usually not unusual.
     pub(crate) fn explained(
         &self,
         frames: &[Option<Frame>],
@@ -325,7 +325,7 @@ impl Choices {
     }
 }
 
-/// Chooses what `query` requests.
+/// Chooses the intervals that `query` requests.
 pub(crate) fn choose(
     query: &Query,
     tracker: &Tracker,
@@ -451,7 +451,7 @@ fn of_unit(unit: &Unit, incidents: usize) -> Choice {
     Choice { koid, from, to, subject }
 }
 
-/// COMMAND from when it began to its end.
+/// COMMAND from its start to its end.
 fn batch(tracker: &Tracker, finder: &Finder) -> Option<Choice> {
     let koid = tracker.family.process?;
     let life = &finder.lives[tracker.roster.find(koid)? as usize];
@@ -461,7 +461,7 @@ fn batch(tracker: &Tracker, finder: &Finder) -> Option<Choice> {
     (begin < end).then_some(Choice { koid, from: begin, to: end, subject })
 }
 
-/// Whether COMMAND waits for processes that it has made for most of its life: a build, or a script.
+/// Whether COMMAND waits for its child processes for most of its life: a build, or a script.
 fn is_batch(choice: &Choice, finder: &Finder, tracker: &Tracker, known: &units::Known<'_>) -> bool {
     let Some(index) = tracker.roster.find(choice.koid) else { return false };
     let is_child = |call| (known.class)(call) == Class::Child;
@@ -470,7 +470,7 @@ fn is_batch(choice: &Choice, finder: &Finder, tracker: &Tracker, known: &units::
 }
 
 /// Whether a unit is only a step of a batch that takes `all`: one program of a pipeline waited for the next one, or the unit is a small
-/// part, of a program that was one of many.
+/// part of it, and its program is one of many.
 fn is_step(
     unit: &Unit,
     all: u64,
@@ -524,13 +524,13 @@ fn triggered(fired: &Fired, first: u64, end: u64) -> Option<Choice> {
     })
 }
 
-/// For how long the state of the thread of a frame is unknown.
+/// How long the state of a frame's thread is unknown.
 fn unknown(frame: &Frame) -> u64 {
     let steps = frame.steps.iter().filter(|step| matches!(step.what, What::Unknown(_)));
     steps.map(Step::length).sum()
 }
 
-/// How long the thread of a frame, or those that it waited for, waited for CPUs that some threads had.
+/// How long a frame's thread, or the threads that it waited for, waited for CPUs that some threads had.
 pub(crate) fn behind(frame: &Frame, is_one: impl Fn(Index) -> bool) -> u64 {
     let mut sum = 0;
     frame.leaves(&mut |_, step| {
@@ -548,14 +548,15 @@ pub(crate) fn behind(frame: &Frame, is_one: impl Fn(Index) -> bool) -> u64 {
 #[derive(Debug)]
 enum Threads {
     All,
-    /// Those of COMMAND.
+    /// COMMAND's threads.
     Command,
-    /// The threads that a recording of some processes covers. It has others while they have a CPU, but not their wake-ups.
+    /// The threads that a recording of some processes covers. The recording has other threads while they have a CPU, but not their
+    /// wake-ups.
     Recorded(FxHashSet<u64>),
     These(Vec<u64>),
 }
 
-/// What decides whether the query includes a thread.
+/// The facts that determine whether the query includes a thread.
 struct Chosen<'a> {
     threads: Threads,
     tracker: &'a Tracker,
@@ -618,7 +619,7 @@ fn threads<'a>(
         is_called(*koid, wanted) || at_host.is_some_and(is_there)
     };
     let mut found: Vec<u64> = roster.koids().filter(fits).collect();
-    // Among several with the name, those that the recording is about.
+    // Among several threads with the name, those that the recording is about.
     if found.len() > 1 && found.iter().any(|koid| recorded.has(*koid)) {
         found.retain(|koid| recorded.has(*koid));
     }
@@ -631,7 +632,7 @@ fn threads<'a>(
     Ok(Chosen { threads: Threads::These(found), tracker, recorder: true })
 }
 
-/// The only thread of an interval that names no thread.
+/// The only thread of an interval whose query names no thread.
 fn the_one(query: &Query, tracker: &Tracker, chosen: &Chosen<'_>) -> Result<u64, WhyError> {
     match &chosen.threads {
         Threads::These(koids) => match koids[..] {
@@ -685,7 +686,7 @@ fn spans(
     if found.is_empty() { Err(WhyError::Nothing) } else { Ok(found) }
 }
 
-/// Leaves those that the query picks, the longest first.
+/// Keeps those that the query selects, the longest first.
 fn pick(query: &Query, found: &mut Vec<Choice>) {
     found.sort_by_key(|choice| (u64::MAX - choice.length(), choice.from, choice.koid));
     match query.pick {
@@ -696,7 +697,7 @@ fn pick(query: &Query, found: &mut Vec<Choice>) {
     found.truncate(crate::MOST_EXPLAINED);
 }
 
-/// The span that is longest beyond the median of its name.
+/// The span that exceeds the median of its name the most.
 fn worst_span(query: &Query, finder: &Finder, threads: &Chosen<'_>) -> Option<Choice> {
     let spans = &finder.spans;
     let all = query.thread.is_none();
@@ -708,8 +709,8 @@ fn worst_span(query: &Query, finder: &Finder, threads: &Chosen<'_>) -> Option<Ch
     Some(Choice { koid: worst.koid, from: worst.from, to: worst.to, subject })
 }
 
-/// From when to when COMMAND waited for the recorder to begin: its process is made before, and runs the program once everything is
-/// ready. COMMAND does not do that without a recorder.
+/// From when to when COMMAND waited for the recorder to begin: its process is created earlier, and runs the program once everything is
+/// ready. Without a recorder, COMMAND does not wait like this.
 fn gate(life: &ThreadHistory, koid: u64, tracker: &Tracker) -> Option<(u64, u64)> {
     let (waker, since, until) = life.first_woken?;
     let by_recorder = tracker.family.is_recorder(&tracker.roster, tracker.roster.koid(waker?));
@@ -763,7 +764,7 @@ fn longest(
         Some(Metric::RunQueue) => &[(&[RUNQUEUE], Metric::RunQueue)],
         Some(Metric::Blocked) => &[(&[BLOCKED], Metric::Blocked)],
         Some(Metric::Turn) => &[(&[TURN], Metric::Turn)],
-        // Without COMMAND the query is about all threads, and most sleep because they have nothing to do.
+        // Without COMMAND, the query is about all threads, and most of them sleep because they have nothing to do.
         None if matches!(threads.threads, Threads::All) => &[(&[RUNQUEUE], Metric::RunQueue)],
         None => &[
             (&[LATE, RUNQUEUE], Metric::Late),

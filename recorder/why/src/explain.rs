@@ -1,4 +1,4 @@
-//! One pass over a trace, or two: which intervals, and why.
+//! One pass over a trace, or two: finds intervals, and explains them.
 
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, VecDeque};
@@ -29,7 +29,7 @@ use crate::sentence::{nanos, party};
 use crate::{Compared, Query, Subject, WhyError, units, waits};
 use crate::{advice, answer};
 
-/// The names with which a trace is explained.
+/// The names that explanations of a trace need.
 pub(crate) struct Names<'a> {
     pub(crate) tracker: &'a Tracker,
     pub(crate) syscall: &'a dyn Fn(&str, u64) -> Option<&'static str>,
@@ -53,7 +53,7 @@ impl Names<'_> {
         Who { koid, tid: roster.tid(koid), comm, host: host.map(str::to_owned) }
     }
 
-    /// Whether the thread is one of those that made the recording.
+    /// Whether the thread belongs to the recorder.
     pub(crate) fn is_recorder(&self, thread: Index) -> bool {
         let roster = &self.tracker.roster;
         self.tracker.family.is_recorder(roster, roster.koid(thread))
@@ -80,7 +80,7 @@ impl Names<'_> {
         }
     }
 
-    /// The request whose completion this interrupt was about, and how long it took until then.
+    /// The request whose completion this interrupt reported, and how long it took until then.
     pub(crate) fn request(&self, request: Request, origin: Origin, done: u64) -> answer::Request {
         let origins = &self.tracker.origins;
         let operation = origins.operation(origin);
@@ -184,14 +184,14 @@ impl Names<'_> {
         self.last_slices.get(&koid).is_some_and(|begin| *begin <= time)
     }
 
-    /// What a thread waited for while it was blocked.
+    /// The object that a thread waited for while it was blocked.
     pub(crate) fn class(&self, blocked: &Blocked) -> Class {
         let name = blocked.syscall.map(|number| self.syscall(number));
         blocked.class(self.tracker.origin.causes, name.as_deref())
     }
 }
 
-/// Answers `query` about the trace that `open` opens, as often as it must be read. `syscall` names the system calls of a machine's
+/// Answers `query` about the trace that `open` opens, which is called once for each pass. `syscall` names the system calls of a machine's
 /// architecture.
 ///
 /// # Errors
@@ -204,16 +204,16 @@ pub fn explain<'r>(
     explain_keeping(query, open, syscall, Keep { most: log::MOST, at_once: true })
 }
 
-/// What is kept about an interval that is to be followed.
+/// The data that is kept about an interval to follow.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Keep {
     /// Maximum number of entries.
     pub(crate) most: usize,
-    /// Whether they are kept in the first pass, if the query gives the interval.
+    /// Whether the log is kept in the first pass, if the query gives the interval.
     pub(crate) at_once: bool,
 }
 
-/// The same, with a limit on what is kept.
+/// The same, with a limit on the size of the log.
 pub(crate) fn explain_keeping<'r>(
     query: &Query,
     mut open: impl FnMut() -> Result<Reader<'r>, Error>,
@@ -271,7 +271,7 @@ pub(crate) fn explain_keeping<'r>(
         .iter()
         .map(|choice| Interval { koid: choice.koid, from: choice.from, to: choice.to })
         .collect();
-    // What a typical unit consists of, by the place of its interval.
+    // The parts of a typical unit, by the index of its interval.
     let mut usual = vec![None; choices.len()];
     for (choice, usual) in choices.iter().zip(&mut usual) {
         if let Subject::Unit(Compared { usual: (from, to), is_unusual: true, .. }) = choice.subject
@@ -290,7 +290,8 @@ pub(crate) fn explain_keeping<'r>(
     if frames.iter().any(Option::is_none) {
         let mut roster = Roster::default();
         roster.with_names_of(tracker.roster);
-        // The first pass has found the threads of COMMAND and of the recorder; this one may not see which thread created another.
+        // The first pass has found the threads of COMMAND and of the recorder; this pass may not contain the records of which thread
+        // created another.
         let family = tracker.family;
         tracker = Tracker::new(roster);
         tracker.family = family;
@@ -363,22 +364,22 @@ const MOST_BESIDE: usize = 2;
 /// Maximum number of listed threads that ran during the unit.
 const MOST_MEANWHILE: usize = 3;
 
-/// The most slices that are kept of an interval: the last ones.
+/// The maximum number of slices kept for an interval; the last ones are kept.
 const MOST_SLICES: usize = 4096;
 
-/// What other threads did in an interval.
+/// The activity of other threads in an interval.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Meanwhile {
     /// The threads that ran or were runnable longest, with the time for which they ran and the time for which they waited for a CPU.
     pub(crate) longest: Vec<(Index, u64, u64)>,
     /// The last slices, in order of their ends.
     slices: VecDeque<(Index, u64, u64)>,
-    /// Whether there were more.
+    /// Whether there were more of them.
     cut: bool,
 }
 
 impl Meanwhile {
-    /// Whether slices since `from` may lack.
+    /// Whether slices since `from` may be missing.
     pub(crate) fn is_cut(&self, from: u64) -> bool {
         self.cut && self.slices.front().is_none_or(|slice| slice.2 > from)
     }
@@ -399,7 +400,7 @@ impl Meanwhile {
 /// How long each thread ran in some intervals, and waited for a CPU.
 struct Ran<'a> {
     intervals: &'a [Interval],
-    /// Since when each thread runs, or does not but could.
+    /// Since when each thread runs, or waits for a CPU.
     since: FxHashMap<Index, (u64, bool)>,
     /// By interval.
     sums: Vec<FxHashMap<Index, (u64, u64)>>,
@@ -431,7 +432,7 @@ impl<'a> Ran<'a> {
         }
     }
 
-    /// For each interval, what threads other than its own did: those of COMMAND or, without COMMAND, all but the recorder's.
+    /// For each interval, the activity of threads other than its own: those of COMMAND or, without COMMAND, all except the recorder's.
     fn finish(mut self, tracker: &Tracker) -> Vec<Meanwhile> {
         for (thread, (from, has_cpu)) in std::mem::take(&mut self.since) {
             self.add(thread, (from, tracker.now), has_cpu);
@@ -482,7 +483,7 @@ impl Sink for Ran<'_> {
     }
 }
 
-/// What is not recorded about an asynchronous span.
+/// The facts about an asynchronous span that are not recorded.
 const UNLINKED: &str = "which threads worked on an asynchronous span between its beginning and its end: the time is that of \
                         the thread that ended it";
 

@@ -77,7 +77,7 @@ pub struct Query {
     pub from: Option<u64>,
     /// Ignores intervals that end later.
     pub to: Option<u64>,
-    /// Whether to include the threads that made the recording, if all threads are considered.
+    /// Whether to include the threads of the recorder, if all threads are considered.
     pub recorder: bool,
     /// The critical path of COMMAND, from its start to its end.
     pub critical_path: bool,
@@ -93,7 +93,7 @@ impl Query {
 }
 
 impl Query {
-    /// Whether the query does not say what to explain, so that it may be a unit of work.
+    /// Whether the query leaves the choice to fxtrec, so that the answer may be a unit of work.
     pub(crate) fn may_be_unit(&self) -> bool {
         self.span.is_none()
             && self.metric.is_none()
@@ -147,14 +147,14 @@ impl Metric {
     }
 }
 
-/// What a trigger fired for.
+/// The event that fired a trigger.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Triggered {
     /// A wait for a CPU.
     Late,
     /// A time in which the thread could not run.
     Blocked,
-    /// A slice, or what was taken of one.
+    /// A slice, or a part that was taken from one.
     Slice,
     /// A thread's turn, from a wake-up to the next sleep.
     Turn,
@@ -165,7 +165,7 @@ pub enum Triggered {
 /// Why an interval was chosen.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Subject {
-    /// It is a span; `count` spans have this name, and `median` is their median length.
+    /// A span; `count` spans have this name, and `median` is their median length.
     Span {
         name: String,
         count: u64,
@@ -174,18 +174,18 @@ pub enum Subject {
         begun_on: Option<u64>,
     },
     Metric(Metric),
-    /// It is a unit of work, from one idle wait of the thread to the next, or a single wait.
+    /// A unit of work, from one idle wait of the thread to the next, or a single wait.
     Unit(Compared),
-    /// It is COMMAND from its start to its end.
+    /// COMMAND from its start to its end.
     Batch,
-    /// A flight recording wrote the file because of it.
+    /// A delay for which a flight recording wrote the file.
     Trigger {
         expression: String,
         what: Triggered,
     },
-    /// It is the whole life of the thread.
+    /// The whole life of the thread.
     Life,
-    /// The user gave its time range.
+    /// A time range that the user gave.
     Range,
 }
 
@@ -199,7 +199,7 @@ pub struct Compared {
     pub count: u64,
     /// Their median length.
     pub median: u64,
-    /// The begin and end of one that has the median length.
+    /// The begin and end of a unit or wait that has the median length.
     pub usual: (u64, u64),
     /// The system call of the idle waits between units, or of this wait.
     pub call: Option<u64>,
@@ -222,7 +222,7 @@ pub enum WhyError {
     NoThread { name: String, near: Vec<String> },
     /// Several threads have this name.
     Several { name: String, tids: Vec<u64> },
-    /// A time range without a thread.
+    /// A time range was given without a thread.
     NeedsThread,
     /// A critical path without COMMAND.
     NoCommand,

@@ -8,7 +8,7 @@ use fxtrec_report::stacks::{LATE, Recorded};
 use fxtrec_sched::backtrace::Kind;
 use rustc_hash::FxHashMap;
 
-/// By thread, in order of time: when a wait with a stack was seen to begin, and its class according to the stack.
+/// By thread, in order of time: when a wait with a stack began, and its class according to the stack.
 #[derive(Debug, Default)]
 pub(crate) struct Places(FxHashMap<u64, Vec<(u64, Option<Class>)>>);
 

@@ -1,7 +1,7 @@
 //! The cause in a sentence.
 //!
-//! What a thread did in an interval is summed up, and the sentence names the longest sum. If the thread was mostly blocked, and one thread
-//! ended most of that, the sentence also says what that thread did in that time.
+//! The activity of a thread in an interval is summed up, and the sentence names the largest sum. If the thread was mostly blocked, and one
+//! thread ended most of that time, the sentence also describes the activity of that thread in that time.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -29,16 +29,16 @@ use fxtrec_blame::track::{By, Lock, Reason, Tenant};
 /// Maximum number of wakers that are named one after the other.
 const MOST_DEEP: usize = 6;
 
-/// Maximum number of threads named that had the CPU.
+/// Maximum number of threads that had the CPU and are named.
 const MOST_NAMED: usize = 2;
 
 /// Text for a thread that is blocked outside of system calls.
 pub(crate) const OUTSIDE: &str = "outside of system calls (a page fault, or a kernel thread)";
 
-/// From this number of waits on that timers ended, the sentence counts them: the program tries something again and again.
+/// From this number of waits that timers ended, the sentence counts them: the program keeps retrying something.
 const RETRIED: usize = 3;
 
-/// Beginnings of the names of the C library's files.
+/// Prefixes of the names of the C library's files.
 const C_LIBRARY: [&str; 4] = ["libc.", "libc-", "libpthread", "ld-"];
 
 /// Maximum number of parts of a critical path in a sentence.
@@ -55,7 +55,7 @@ pub(crate) fn nanos(nanos: u64) -> String {
     short(Duration::from_nanos(nanos))
 }
 
-/// A thread as it is called in sentences: `cc1[1234]`, or `cc1[1234]@host` in a merged trace.
+/// The name of a thread in sentences: `cc1[1234]`, or `cc1[1234]@host` in a merged trace.
 pub(crate) fn party(who: &Who) -> String {
     let comm = fxtrec_units::escape::line(&who.comm);
     let short: String = comm.chars().take(32).collect();
@@ -77,20 +77,20 @@ struct Group<'a> {
     /// The longest of them, and whose that is.
     longest: Option<(Index, &'a Step)>,
     frames: Vec<&'a Frame>,
-    /// What the owner of the lock did, if it did not end the wait.
+    /// The activity of the owner of the lock, if it did not end the wait.
     holders: Vec<&'a Frame>,
-    /// Why the waker is not followed, somewhere.
+    /// Why a waker is not followed.
     stopped: Option<Reason>,
 }
 
-/// What identifies a reason.
+/// The properties that identify a reason.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 struct Why {
     class: Class,
     uninterruptible: bool,
     syscall: Option<u64>,
     lock: Option<Lock>,
-    /// Whether its stack tells the class.
+    /// Whether the class was determined from its stack.
     by_stack: bool,
     by: Option<Waker>,
     by_packet: bool,
@@ -103,7 +103,7 @@ pub(crate) enum Waker {
     Unknown,
 }
 
-/// What threads did in frames, summed up.
+/// The activity of threads in frames, summed up.
 #[derive(Debug, Default)]
 struct Sums<'a> {
     ran: u64,
@@ -231,7 +231,7 @@ impl<'a> Sums<'a> {
         groups.sort_by_key(|(why, group)| (u64::MAX - group.nanos, why.syscall, why.lock));
         let longest = told.iter().map(|told| told.0).max().unwrap_or(0);
         for (at, (why, group)) in groups.iter().enumerate() {
-            // The sentence says what the waker did only for the longest one.
+            // Only for the longest one, the sentence describes the activity of the waker.
             let follow = at == 0 && group.nanos >= longest && depth < MOST_DEEP;
             told.push((group.nanos, blocked_clause(why, group, names, follow.then_some(depth))));
         }
@@ -387,7 +387,7 @@ fn blocked_clause(
             let call = call.unwrap_or_else(|| format!(" {OUTSIDE}"));
             let (noun, name, access) =
                 (kernel.noun(), names.tracker.lock_name(lock), kernel.access());
-            format!(" on a lock of the kernel ({noun} {name}{access}){call}")
+            format!(" on a kernel lock ({noun} {name}{access}){call}")
         }
         (Some(lock), _) => on_lock(&lock, names),
         (None, Class::NoSyscall) => format!(" {OUTSIDE}"),
@@ -417,7 +417,7 @@ fn blocked_clause(
         Class::Sleep => (format!("slept{how}"), is_retried),
         Class::Stopped => (format!("stopped for {length}"), false),
         Class::Ended => (format!("had exited {length} before"), false),
-        // Which is how the kernel waits for its locks.
+        // The kernel waits for its locks in this state.
         _ if why.uninterruptible && kernel.is_none() => {
             (format!("blocked {length} uninterruptibly{call}"), false)
         }
@@ -505,7 +505,7 @@ fn function(recorded: &Recorded, stack: &Stack) -> Option<String> {
         |frame: StackFrame<'_>| Some(fxtrec_units::escape::line(frame.function?).into_owned());
     let mut own = recorded.frames(stack).filter(|frame| !frame.in_kernel && !is_library(frame));
     let function = own.find_map(name)?;
-    // The interpreter's own function does not say where in the program.
+    // The interpreter's own function does not show where in the program the thread is.
     match recorded.frames(stack).find(StackFrame::is_interpreted).and_then(name) {
         Some(interpreted) if interpreted != function => {
             Some(format!("{function} in {interpreted}"))
@@ -514,7 +514,7 @@ fn function(recorded: &Recorded, stack: &Stack) -> Option<String> {
     }
 }
 
-/// That a thread is blocked on a lock.
+/// A phrase for a thread that is blocked on a lock.
 fn on_lock(lock: &Lock, names: &Names<'_>) -> String {
     let address = lock.address;
     match lock.owner {
@@ -524,19 +524,19 @@ fn on_lock(lock: &Lock, names: &Names<'_>) -> String {
         Some(owner) => {
             format!(" on a lock (futex {address:#x}) held by {}", party(&names.who(owner)))
         }
-        // It may be something else than a lock.
+        // It may be something other than a lock.
         None => format!(" in futex ({address:#x}, unknown owner)"),
     }
 }
 
-/// What a thread did, to follow its name or `which was`.
+/// The activity of a thread, to follow its name or `which was`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct Clause {
     passive: bool,
     text: String,
 }
 
-/// What the thread in these frames mainly did; empty if there are no frames.
+/// The main activity of the thread in these frames; empty if there are no frames.
 fn phrase(frames: &[&Frame], names: &Names<'_>, depth: usize) -> String {
     let told = Sums::of(frames, names).told(names, depth);
     let with_was = |clause: &Clause| match clause.passive && depth > 0 {
@@ -558,7 +558,7 @@ fn phrase(frames: &[&Frame], names: &Names<'_>, depth: usize) -> String {
     text
 }
 
-/// Why it took so long, in a sentence.
+/// The reason for the length, in a sentence.
 pub(crate) fn sentence(
     choice: &Choice,
     frame: &Frame,
@@ -655,7 +655,7 @@ const LEAST_PERCENT: f64 = 0.04;
 
 const WAITED: &str = "waiting for a CPU";
 
-/// What COMMAND's duration consists of, by the names of the threads that were at work on its critical path.
+/// The parts of COMMAND's duration, by the names of the threads that worked on its critical path.
 fn critical_path(who: &str, frame: &Frame, names: &Names<'_>) -> String {
     let mut ran: FxHashMap<String, (u64, Vec<Index>)> = FxHashMap::default();
     let mut rest: FxHashMap<&'static str, u64> = FxHashMap::default();
@@ -743,8 +743,8 @@ fn critical_path(who: &str, frame: &Frame, names: &Names<'_>) -> String {
     )
 }
 
-/// The threads that ran while this thread was blocked, if the waker is unknown: an observation, not a cause. A thread that ran most of
-/// the time, or, where something was tried again and again, the only one of the process that ran before the try that succeeded.
+/// The threads that ran while this thread was blocked, if the waker is unknown: an observation, not a cause. A thread that ran most of the
+/// time or, if something was retried, the only thread of the process that ran before the attempt that succeeded.
 fn ran_meanwhile(frame: &Frame, meanwhile: &Meanwhile, names: &Names<'_>) -> String {
     let unexplained = |step: &&Step| match &step.what {
         What::Blocked(blocked) => {

@@ -1,4 +1,4 @@
-//! Answers for people, on one screen each, and for programs.
+//! Answers for people, each on one screen, and for programs.
 
 use std::io::{self, Write};
 use std::time::Duration;
@@ -14,11 +14,11 @@ use crate::{Reason, seconds};
 /// The recorder's own time is shown if it is at least this share of the interval.
 const RECORDER_SHARE: u64 = 50;
 
-/// Number of rows of the blame, and of links of the chain, that are shown.
+/// Maximum number of rows of the blame, and of links of the chain.
 const MOST_PARTS: usize = 8;
 const MOST_LINKS: usize = 12;
 
-/// Maximum number of threads named in a link that had the CPU.
+/// Maximum number of threads named in a link for having the CPU.
 const MOST_SHARES: usize = 2;
 
 /// The width of a line.
@@ -27,7 +27,7 @@ const WIDTH: usize = 100;
 /// Writes the answer as JSON.
 ///
 /// # Errors
-/// Those of `out`.
+/// The errors of `out`.
 pub fn write_json(answer: &Answer, out: &mut dyn Write) -> io::Result<()> {
     serde_json::to_writer(escape::Json(&mut *out), answer)?;
     writeln!(out)
@@ -43,7 +43,7 @@ impl Trace {
 /// Writes the answer about `file` as text.
 ///
 /// # Errors
-/// Those of `out`.
+/// The errors of `out`.
 pub fn write_text(answer: &Answer, file: &str, out: &mut dyn Write) -> io::Result<()> {
     for (at, why) in answer.explanations.iter().enumerate() {
         if at > 0 {
@@ -61,7 +61,7 @@ pub fn write_text(answer: &Answer, file: &str, out: &mut dyn Write) -> io::Resul
 /// Writes a sentence for each explanation, with the time at which it begins.
 ///
 /// # Errors
-/// Those of `out`.
+/// The errors of `out`.
 pub fn write_list(answer: &Answer, file: &str, out: &mut dyn Write) -> io::Result<()> {
     let lines = answer.explanations.iter().map(|why| {
         let wall = answer.trace.wall(why.from_ns);
@@ -76,7 +76,7 @@ pub fn write_list(answer: &Answer, file: &str, out: &mut dyn Write) -> io::Resul
 /// Writes the first sentence about each of several files, with the file and the time at which it begins.
 ///
 /// # Errors
-/// Those of `out`.
+/// The errors of `out`.
 pub fn write_files(answers: &[(String, Answer)], out: &mut dyn Write) -> io::Result<()> {
     for (at, (file, answer)) in answers.iter().enumerate() {
         let Some(why) = answer.explanations.first() else { continue };
@@ -92,7 +92,7 @@ pub fn write_files(answers: &[(String, Answer)], out: &mut dyn Write) -> io::Res
 /// Writes numbered sentences, each after the time at which it begins.
 ///
 /// # Errors
-/// Those of `out`.
+/// The errors of `out`.
 pub fn write_sentences<'a>(
     sentences: impl Iterator<Item = (String, &'a str)>,
     out: &mut dyn Write,
@@ -114,7 +114,7 @@ fn write_limits(answer: &Answer, out: &mut dyn Write) -> io::Result<()> {
     Ok(())
 }
 
-/// How to see the rest of COMMAND's life.
+/// How to see the rest of COMMAND's run.
 fn write_rest(answer: &Answer, file: &str, out: &mut dyn Write) -> io::Result<()> {
     let Some(command) = &answer.part_of else { return Ok(()) };
     let command = escape::line(command);
@@ -167,7 +167,7 @@ fn write_explanation(why: &Explanation, out: &mut dyn Write) -> io::Result<()> {
     Ok(())
 }
 
-/// What a unit of median length consists of, by kind: which threads had its CPU, or woke it, does not matter.
+/// The parts of a unit of median length, by kind: which threads had its CPU, or woke it, does not matter.
 fn usually(parts: &[Part]) -> String {
     let mut sums: Vec<(String, u64)> = Vec::new();
     for part in parts {
@@ -193,7 +193,7 @@ fn share(part: u64, whole: u64) -> String {
     )
 }
 
-/// Text in lines that are not too long; all but the first are indented as far as `begin` is.
+/// Text wrapped into lines; all but the first are indented by the length of `begin`.
 fn wrapped(begin: &str, text: &str, out: &mut dyn Write) -> io::Result<()> {
     wrapped_at(begin.chars().count(), begin, text, out)
 }
@@ -288,12 +288,12 @@ fn blocked(
     text
 }
 
-/// What woke a thread.
+/// The cause of a thread's wake-up.
 fn cause(interrupt: Option<&Interrupt>) -> &str {
     interrupt.map_or("an interrupt or a timer", |interrupt| &interrupt.text)
 }
 
-/// That a request was done for which this thread waited, and how long it took.
+/// A sentence for a request that this thread waited for, and how long it took.
 pub(crate) fn until_done(request: &Request, waiter: &Who) -> String {
     let Request { text, thread, .. } = request;
     let whose = match thread {
@@ -307,7 +307,7 @@ pub(crate) fn until_done(request: &Request, waiter: &Who) -> String {
     }
 }
 
-/// That a thread was blocked, and what in.
+/// A sentence for a thread that was blocked, and its system call.
 fn what(class: Option<&str>, syscall: Option<&str>) -> String {
     match (class, syscall) {
         (Some("stopped"), _) => "stopped".to_owned(),
@@ -315,7 +315,7 @@ fn what(class: Option<&str>, syscall: Option<&str>) -> String {
         (Some("sleep"), Some(call)) => format!("asleep in {call}"),
         (Some("lock"), Some(call)) => format!("blocked in {call} (a lock, or a thread's end)"),
         (Some("join"), _) => "blocked for the end of a thread".to_owned(),
-        (Some("kernel_lock"), call) => format!("blocked on a lock of the kernel {}", in_call(call)),
+        (Some("kernel_lock"), call) => format!("blocked on a kernel lock {}", in_call(call)),
         (_, Some(call)) => format!("blocked in {call}"),
         (Some("no_syscall"), None) => format!("blocked {OUTSIDE}"),
         _ => "blocked".to_owned(),
@@ -350,14 +350,14 @@ fn write_chain(why: &Explanation, out: &mut dyn Write) -> io::Result<()> {
     write_skipped(&mut skipped, width, out)
 }
 
-/// Number of shown places where threads were blocked, among those that take a fifth of the interval.
+/// Maximum number of places shown where threads were blocked, among those that take a fifth of the interval.
 const MOST_PLACES: usize = 3;
 const PLACE_SHARE: u64 = 5;
 
-/// Number of shown functions of a stack.
+/// Maximum number of functions shown of a stack.
 const MOST_FUNCTIONS: usize = 6;
 
-/// Where in their code threads were blocked, if that is recorded.
+/// Where in their code threads were blocked, if recorded.
 fn write_places(why: &Explanation, out: &mut dyn Write) -> io::Result<()> {
     let worth = |wait: &&Wait| {
         (wait.to_ns - wait.from_ns).saturating_mul(PLACE_SHARE) >= why.length_ns
@@ -425,7 +425,7 @@ fn shares(tenants: &[Share]) -> String {
     words.join(", ")
 }
 
-/// A link of a chain in words: its thread, what it did, and what it waited for.
+/// A link of a chain in words: its thread, its activity, and the reason of its wait.
 pub fn describe_link(link: &Link) -> String {
     let cpu = link.cpu.map(|cpu| format!("CPU {cpu}")).unwrap_or_default();
     match link.state {
@@ -462,7 +462,7 @@ pub fn describe_link(link: &Link) -> String {
                     let id = escape::line(id.unwrap_or_default());
                     let lock = format!("({} {id}{})", kind.noun(), kind.access());
                     let call = in_call(link.syscall.as_deref());
-                    format!("was blocked on a lock of the kernel {lock} {call}")
+                    format!("was blocked on a kernel lock {lock} {call}")
                 }
                 (None, _) => format!("was {}", what(link.class, link.syscall.as_deref())),
             };

@@ -32,13 +32,13 @@ use std::cmp::Reverse;
 use std::hash::{Hash, Hasher};
 use std::ops::Range;
 
-/// The maximum number of waits that are kept, of 24 bytes each. In a recording with more, no incidents are found by units.
+/// The maximum number of waits that are kept, of 24 bytes each. If a recording has more, its units of work are not examined for incidents.
 const MOST_WAITS: usize = 2_000_000;
 
 /// A thread with fewer units has no usual length.
 const LEAST_UNITS: usize = 8;
 
-/// The same for threads of a whole machine, many of which do different things at different times.
+/// The same for threads of a whole machine, many of which have different tasks at different times.
 const LEAST_UNITS_OF_ALL: u64 = 20;
 
 /// A place with fewer waits is not judged by itself, but like others with the same system call.
@@ -57,7 +57,7 @@ const MOST_OTHERS: usize = 256;
 const MOST_DEEP: usize = 4;
 const MOST_INSIDE: usize = 64;
 
-/// The maximum number of incidents that are considered where one is to be explained: the recorder may be the cause of the first.
+/// The maximum number of incidents to consider when one is explained: the recorder may be the cause of the first.
 pub(crate) const MOST_INCIDENTS: usize = 5;
 
 /// How many of a thread's incidents are compared. Only the worst is listed; another takes its place if that one is not the thread's own.
@@ -76,12 +76,12 @@ const MOST_UNKNOWN: u64 = 10;
 const LEAST_EXCESS: u64 = 1_000_000;
 const LEAST_RATIO: u64 = 5;
 
-/// Stands in for a waker.
+/// Values in place of a waker.
 const INTERRUPT: Index = Index::MAX;
 const UNKNOWN: Index = Index::MAX - 1;
 /// Marks an entry that is not a wait, but time in which the thread's state is unknown.
 const GAP: Index = Index::MAX - 2;
-/// Stands in for a system call.
+/// Used in place of a system call.
 const NO_CALL: u32 = u32::MAX;
 
 /// A time in which a thread was blocked.
@@ -94,7 +94,7 @@ struct Wait {
 }
 
 impl Wait {
-    /// Whether it stands for unknown time.
+    /// Whether it represents unknown time.
     fn is_gap(&self) -> bool {
         self.by == GAP
     }
@@ -141,7 +141,7 @@ pub(crate) struct Unit {
     /// The number of the thread's units, or of its waits at this place.
     pub(crate) count: u64,
     pub(crate) median: u64,
-    /// One that has the median length.
+    /// A unit of median length.
     pub(crate) usual: (u64, u64),
     /// The system call of the idle waits, or of these waits.
     pub(crate) call: Option<u64>,
@@ -171,7 +171,7 @@ pub(crate) struct Judged {
     pub(crate) served: u64,
 }
 
-/// What similar waits have in common: system call, how they end, stack.
+/// The common properties of similar waits: system call, how they end, stack.
 type Place = (u32, Ender, u64);
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -182,7 +182,7 @@ enum Ender {
     Unknown,
 }
 
-/// What is known about threads and system calls, apart from waits.
+/// The known facts about threads and system calls, apart from waits.
 pub(crate) struct Known<'a> {
     /// When the recording ends.
     pub(crate) end: u64,
@@ -191,12 +191,12 @@ pub(crate) struct Known<'a> {
     pub(crate) process: &'a dyn Fn(u64) -> Option<u64>,
     pub(crate) class: &'a dyn Fn(Option<u64>) -> Class,
     pub(crate) stacks: Option<&'a Recorded>,
-    /// What a thread waited for between two times, according to the stack.
+    /// The object that a thread waited for between two times, according to the stack.
     pub(crate) by_stack: &'a dyn Fn(u64, (u64, u64)) -> Option<Class>,
 }
 
 impl Waits {
-    /// A thread begins to do something.
+    /// A thread changes its state.
     #[inline]
     pub(crate) fn begin(&mut self, index: Index, begin: &Begin) {
         let at = index as usize;
@@ -267,8 +267,8 @@ impl Waits {
         waits.iter().filter(|it| !it.is_gap() && is_one(it.call())).map(Wait::length).sum()
     }
 
-    /// Judges the threads that `wanted` accepts, and finds at most this many incidents. `all` says that these are the threads of a whole
-    /// machine: those of the kernel, which wait in no system call, are left out.
+    /// Judges the threads that `wanted` accepts, and finds at most this many incidents. `all`: these are the threads of a whole machine,
+    /// and kernel threads, which wait in no system call, are left out.
     pub(crate) fn judge(
         &self,
         known: &Known<'_>,
@@ -597,7 +597,7 @@ impl Waits {
             UNKNOWN => Ender::Unknown,
             by => Ender::Thread(hash((known.comm)((known.koid)(by)).unwrap_or_default())),
         };
-        // Only longer waits have stacks. For other classes than these, a stack would separate long waits from short ones.
+        // Only longer waits have stacks. For classes other than these, a stack would separate long waits from short ones.
         let has_place = matches!((known.class)(wait.call()), Class::Sleep | Class::Lock);
         let stack = if has_place { stacks.find(koid, wait) } else { 0 };
         (wait.call, ender, stack)
@@ -813,7 +813,7 @@ fn hash(what: impl Hash) -> u64 {
     hasher.finish()
 }
 
-/// By thread, in order of time: when a wait with a stack was seen to begin, and a hash of the stack.
+/// By thread, in order of time: when a wait with a stack began, and a hash of the stack.
 #[derive(Default)]
 struct StackIds(FxHashMap<u64, Vec<(u64, u64)>>);
 

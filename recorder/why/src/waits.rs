@@ -15,7 +15,7 @@ use crate::explain::{Names, blame};
 /// Maximum number of waits listed, the longest first.
 const MOST: usize = 64;
 
-/// Those of a frame and of the frames inside.
+/// The waits of a frame and of the frames inside it.
 pub(crate) fn waits(frame: &Frame, names: &Names<'_>) -> Vec<Wait> {
     longest(frame)
         .into_iter()

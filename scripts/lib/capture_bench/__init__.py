@@ -1,4 +1,4 @@
-"""What scripts/bench-capture is made of.
+"""The modules of scripts/bench-capture.
 
 workloads   programs that switch a lot, and how long one of their operations took
 process     a recorder's processes: starting them, what they use, ending them

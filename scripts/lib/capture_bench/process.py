@@ -1,4 +1,4 @@
-"""A recorder's processes: starting them, what they have used so far, and ending them."""
+"""A recorder's processes: starts them, measures their use of resources so far, and ends them."""
 
 import ctypes
 import os
@@ -12,7 +12,7 @@ LIBC = ctypes.CDLL(None)
 
 
 class Process:
-    """A program that runs beside the workload."""
+    """A program that runs next to the workload."""
 
     def __init__(self, command, output=subprocess.DEVNULL, errors=subprocess.DEVNULL):
         self.command = command
@@ -20,10 +20,10 @@ class Process:
         self.status = None
 
         def die_with_us():
-            # A recorder that outlives a killed benchmark would go on recording.
+            # A recorder that outlived a killed benchmark would keep recording.
             LIBC.prctl(PR_SET_PDEATHSIG, signal.SIGTERM)
 
-        # A session of its own: Ctrl-C is the benchmark's, which then ends the recorder.
+        # In a separate session: Ctrl-C is sent to the benchmark, which then ends the recorder.
         self.child = subprocess.Popen(
             command, stdin=subprocess.DEVNULL, stdout=output, stderr=errors,
             start_new_session=True, preexec_fn=die_with_us,
@@ -31,7 +31,7 @@ class Process:
         self.pid = self.child.pid
 
     def _processes(self):
-        """Its id, and those of what it has started."""
+        """Its id, and those of its descendants."""
         found = [self.pid]
         for pid in found:
             for task in pathlib.Path(f"/proc/{pid}/task").glob("*/children"):
@@ -46,40 +46,40 @@ class Process:
         return (task for pid in self._processes() for task in pathlib.Path(f"/proc/{pid}/task").iterdir())
 
     def cpu(self):
-        """Nanoseconds of CPU that its living threads have used."""
+        """Nanoseconds of CPU time that its live threads have used."""
         return sum(int((task / "schedstat").read_text().split()[0]) for task in self._tasks())
 
     def wakes(self):
-        """How often its threads went to sleep or were preempted: each time is a wake-up or a switch."""
+        """How often its threads went to sleep or were preempted; each time is a wake-up or a switch."""
         lines = (line for task in self._tasks() for line in (task / "status").read_text().splitlines())
         return sum(int(line.split()[1]) for line in lines if "ctxt_switches" in line)
 
     def resident(self):
-        """The most memory that was resident, in bytes, added up over its processes."""
+        """The peak resident memory in bytes, summed over its processes."""
         texts = (pathlib.Path(f"/proc/{pid}/status").read_text() for pid in self._processes())
         lines = (line for text in texts for line in text.splitlines())
         return sum(int(line.split()[1]) * 1024 for line in lines if line.startswith("VmHWM"))
 
     def is_running(self):
-        """Whether it has not ended yet."""
+        """Whether it is still running."""
         return self.status is None and self._reap(os.WNOHANG) is None
 
     def _reap(self, options):
         pid, status, usage = os.wait4(self.pid, options)
         if pid == self.pid:
             self.status = os.waitstatus_to_exitcode(status)
-            # Popen must not wait for it once more.
+            # Popen must not wait for it again.
             self.child.returncode = self.status
             self.used = int((usage.ru_utime + usage.ru_stime) * 1e9)
         return self.status
 
     def interrupt(self):
-        """Asks it to end as Ctrl-C does."""
+        """Ends it as Ctrl-C does."""
         if self.is_running():
             os.kill(self.pid, signal.SIGINT)
 
     def wait(self, seconds=30.0):
-        """Waits for its end; kills it when that takes too long. Returns nanoseconds of CPU used in all."""
+        """Waits for its end; kills it if that takes too long. Returns the total CPU time used, in nanoseconds."""
         deadline = time.monotonic() + seconds
         while self.is_running():
             if time.monotonic() > deadline:

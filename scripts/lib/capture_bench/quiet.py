@@ -5,17 +5,18 @@ import pathlib
 import resource
 import statistics
 
-# Parts of the machine's CPU time: what others may take in the median of the runs and in any of them, and what the host may.
+# Limits for parts of the machine's CPU time: the share of other programs in the median of the runs and in any of them, and the share of the
+# host.
 OTHERS, OTHERS_ONCE, STEAL = 0.02, 0.10, 0.01
 
-# How far the untraced runs of a pinned workload may be apart, as a part of their median.
+# The maximum spread of the untraced runs of a pinned workload, as a part of their median.
 SPREAD = 0.15
 
 TICK = os.sysconf("SC_CLK_TCK")
 
 
 class Watch:
-    """What the CPUs do from now on."""
+    """Measures the use of the CPUs from now on."""
 
     def __init__(self):
         self.begun = self._now()
@@ -32,15 +33,15 @@ class Watch:
         return busy / TICK, steal / TICK, (busy + idle + iowait + steal) / TICK, own
 
     def shares(self):
-        """Which parts of the CPUs' time went to others than the benchmark, and to the host's other guests. Of the benchmark is what
-        it has waited for, so all that it started must have ended."""
+        """Which parts of the CPUs' time went to other programs than the benchmark, and to the host's other guests. Only processes that the
+        benchmark has waited for count as its own, so all of them must have ended."""
         busy, steal, passed, own = (after - before for after, before in zip(self._now(), self.begun))
         passed = max(passed, 1 / TICK)
         return max(busy - own, 0) / passed, steal / passed
 
 
 def disturbances(runs):
-    """What was not quiet, in lines for people."""
+    """The parts that were not quiet, in lines for people."""
     found = []
     others = [run.others for run in runs]
     if statistics.median(others) > OTHERS:

@@ -1,6 +1,6 @@
 """The recorders that are compared.
 
-Each has `start`, which returns when it records, `stop`, which returns what came of it, and `abort`.
+Each has `start`, which returns when it records, `stop`, which returns the result, and `abort`.
 """
 
 import dataclasses
@@ -20,31 +20,31 @@ EVENTS = ["sched_switch", "sched_wakeup", "sched_wakeup_new"]
 INSTANCE = "fxtrec-bench-"
 READER = pathlib.Path(__file__).resolve().parent.parent / "raw_ftrace.py"
 
-# A recorder that has made its output still has to get going.
+# A recorder that has created its output may still have to start.
 SETTLE_SECONDS = 0.4
 
 
 @dataclasses.dataclass
 class Outcome:
-    """What one recording came to."""
+    """The result of one recording."""
 
-    # None if only the recorder's own tools could tell.
+    # None if only the recorder's own tools can count it.
     events: int | None
     lost: int | None
-    # Of the output.
+    # The size of the output.
     bytes: int
-    # Nanoseconds of CPU since the workload began, the end of the recording included.
+    # Nanoseconds of CPU time since the workload began, including the end of the recording.
     cpu: int
     # The same without the end of the recording.
     cpu_meanwhile: int
-    # Bytes resident at most.
+    # Peak resident bytes.
     resident: int
     # Sleeps and preemptions of the recorder's threads while the workload ran.
     wakes: int
 
 
 class Recorder:
-    """What all have in common: processes, and their use of the machine."""
+    """Shared by all recorders: processes, and their use of the machine."""
 
     def __init__(self, name, scratch):
         self.name = name
@@ -64,10 +64,10 @@ class Recorder:
         raise NotImplementedError
 
     def stop_producing(self):
-        """Whatever must be done before the processes are interrupted."""
+        """Actions that are necessary before the processes are interrupted."""
 
     def clean_up(self):
-        """Removes everything that it made."""
+        """Removes everything that it created."""
         for path in self.outputs():
             path.unlink(missing_ok=True)
 
@@ -84,11 +84,11 @@ class Recorder:
         self.before = self.use()
 
     def why(self):
-        """What it said about its failure."""
+        """Its message about a failure."""
         return "see above"
 
     def use(self):
-        """CPU and wake-ups of its processes so far."""
+        """CPU time and wake-ups of its processes so far."""
         alive = [process for process in self.processes if process.is_running()]
         if len(alive) < len(self.processes):
             raise RuntimeError(f"{self.name} ended before it was told to: {self.why()}")
@@ -109,14 +109,14 @@ class Recorder:
         return Outcome(events, lost, size, cpu, *meanwhile)
 
     def abort(self):
-        """Ends it and removes what it made, whatever state it is in."""
+        """Ends it and removes everything that it created, whatever its state."""
         for process in self.processes:
             process.kill()
         self.clean_up()
 
 
 class Nothing(Recorder):
-    """No recorder: what the workload takes by itself."""
+    """No recorder: measures the workload alone."""
 
     def __init__(self, scratch):
         super().__init__("untraced", scratch)
@@ -129,7 +129,7 @@ class Nothing(Recorder):
 
 
 class Perf(Recorder):
-    """perf record with its defaults, of which a look through the whole file at the end is one."""
+    """perf record with its defaults, which include a pass over the whole file at the end."""
 
     def __init__(self, scratch):
         super().__init__("perf record", scratch)
@@ -149,7 +149,7 @@ class Perf(Recorder):
 
 
 class Tracebox(Recorder):
-    """Perfetto's recorder, with services of its own: the same events by ftrace, written to the file as they come."""
+    """Perfetto's recorder, with its own services: the same events through ftrace, written to the file as they arrive."""
 
     def __init__(self, scratch):
         super().__init__("tracebox", scratch)
@@ -176,7 +176,7 @@ class Tracebox(Recorder):
         self.config.unlink(missing_ok=True)
 
     def count(self):
-        # Only trace_processor can tell.
+        # Only trace_processor can count them.
         return None, None
 
 
@@ -188,7 +188,7 @@ class Wprof(Recorder):
         self.path = scratch / "wprof.data"
 
     def command(self):
-        # The time in milliseconds is for the case that nobody is left to end it.
+        # The time limit in milliseconds applies if the benchmark is no longer there to end it.
         return ["wprof", "-d300000", "-D", str(self.path)]
 
     def launch(self):
@@ -207,7 +207,7 @@ def installed(scratch):
 
 
 def count_perf_data(path):
-    """Samples and lost samples in a perf.data file."""
+    """Numbers of samples and lost samples in a perf.data file."""
     sample, lost_record = 9, 2
     header = struct.Struct("<IHH")
     with open(path, "rb") as file, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as data:
@@ -237,7 +237,7 @@ class PerfStacks(Perf):
 
 
 class RawFtrace(Recorder):
-    """The pages of a tracing instance of its own, moved to one file per CPU and not looked into."""
+    """The pages of a separate tracing instance, moved to one file per CPU without being parsed."""
 
     def __init__(self, scratch, tracefs):
         super().__init__("raw ftrace", scratch)
@@ -282,15 +282,14 @@ class RawFtrace(Recorder):
 
 
 def remove_stale_instances(tracefs):
-    """Removes what benchmarks that were killed have left behind."""
+    """Removes the files that killed benchmarks have left behind."""
     for left in (tracefs / "instances").glob(f"{INSTANCE}*"):
         if not pathlib.Path("/proc", left.name.removeprefix(INSTANCE)).exists():
             left.rmdir()
 
 
 class Fxtrec(Recorder):
-    """fxtrec, with one of its sources and one kind of output; or armed, which keeps the last events and writes nothing
-    before the end."""
+    """fxtrec, with one of its sources and one kind of output; or armed, when it keeps the last events and writes nothing before the end."""
 
     # Nothing in a benchmark waits that long for a CPU.
     ARMED = ["--mode", "circular", "--trigger", "wakeup > 1s"]
@@ -302,7 +301,8 @@ class Fxtrec(Recorder):
         self.said = scratch / "said"
         options = [*(["--source", source] if source else []), *(self.ARMED if armed else [])]
         self.binary = str(binary)
-        # The time is for the case that nobody is left to end it. The report that otherwise follows is no recording.
+        # The time limit applies if the benchmark is no longer there to end it. The report that otherwise follows is not part of the
+        # recording.
         self.command = [self.binary, "-a", "-d", "300s", "--no-summary", *options, "-o", str(self.path)]
 
     def launch(self):
@@ -331,7 +331,7 @@ class Fxtrec(Recorder):
 
 
 class FxtrecStacks(Fxtrec):
-    """fxtrec with stacks of the waits of a millisecond and longer, and the names of their functions."""
+    """fxtrec with stacks of waits of at least a millisecond, and the names of their functions."""
 
     def __init__(self, scratch, binary, source, options):
         super().__init__(scratch, binary, source, ".fxt")
@@ -346,7 +346,7 @@ class FxtrecStacks(Fxtrec):
 
 
 def fxtrec_sources(binary):
-    """The sources that this fxtrec knows and this machine allows; one without a name where there is no choice."""
+    """The sources that this fxtrec supports and this machine allows; one without a name if there is no choice."""
     usage = subprocess.run([binary, "record", "--help"], capture_output=True, text=True).stdout
     if "--source" not in usage:
         return [None]

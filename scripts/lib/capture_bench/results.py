@@ -1,5 +1,5 @@
-"""Results of a benchmark as a file: every run of every round, with what was measured where. The tables of docs/ are made from such
-files (scripts/check-bench), so that every figure there can be recomputed."""
+"""Results of a benchmark as a file: every run of every round, with where and when it was measured. The tables of docs/ are generated from
+such files (scripts/check-bench), so every figure there can be recomputed."""
 
 import dataclasses
 import datetime
@@ -13,7 +13,7 @@ from .rounds import Run
 
 
 def about(programs):
-    """The machine, the kernel, the date, and the versions of programs, by their names."""
+    """The machine, the kernel, the date, and the versions of programs, by name."""
     model = "unknown processor"
     for line in pathlib.Path("/proc/cpuinfo").read_text().splitlines():
         if line.startswith("model name"):
@@ -29,7 +29,7 @@ def about(programs):
 
 
 def version(command):
-    """What a program says about itself, in a line."""
+    """The output of a program about itself, in a line."""
     done = subprocess.run(command, capture_output=True, text=True)
     return (done.stdout or done.stderr).strip().split("\n")[0]
 
@@ -41,7 +41,7 @@ def line(found):
 
 
 def write(path, found):
-    """Writes results, with one run in a line."""
+    """Writes results, one run per line."""
     runs = [dataclasses.asdict(run) if dataclasses.is_dataclass(run) else run for run in found["runs"]]
     head = json.dumps({key: value for key, value in found.items() if key != "runs"}, indent=1)
     lines = ",\n".join("  " + json.dumps(run) for run in runs)

@@ -1,4 +1,4 @@
-"""Running every workload under every recorder, in turn, so that what disturbs the machine disturbs all alike."""
+"""Runs every workload under every recorder, alternating, so that disturbances of the machine affect all alike."""
 
 import dataclasses
 import sys
@@ -15,12 +15,12 @@ class Run:
 
     workload: str
     recorder: str
-    # Microseconds per operation; none where there is no operation.
+    # Microseconds per operation; None if there is no operation.
     per_operation: float | None
     # Seconds that the workload took.
     seconds: float
     outcome: Outcome | None
-    # Parts of the CPUs' time that others took meanwhile, and that the host did.
+    # Parts of the CPUs' time that other programs and the host took during the run.
     others: float = 0
     steal: float = 0
 
@@ -41,8 +41,8 @@ def run_once(workload, recorder):
 
 
 def run_all(workloads, recorders, rounds, quiet_rounds, seconds):
-    """All runs of at most so many rounds, as many as `seconds` are likely to suffice for. Returns them, and how many
-    rounds they are. The order of the recorders moves on by one from round to round.
+    """All runs of at most this many rounds, as many as `seconds` probably allow. Returns them, and the number of rounds. The order of the
+    recorders rotates by one from round to round.
     """
     runs = []
     begun = time.monotonic()

@@ -14,18 +14,18 @@ QUIET_HEAD = ["recorder", "% of one CPU", "wake-ups per second", "resident MiB"]
 
 
 def median(values):
-    """The median, or none of no values."""
+    """The median, or None without values."""
     values = [value for value in values if value is not None]
     return statistics.median(values) if values else None
 
 
 def text(value, digits=2):
-    """A number as the table shows it."""
+    """A number as shown in the table."""
     return "" if value is None else f"{value:.{digits}f}"
 
 
 def spread(values, digits=2):
-    """The median of all rounds, with the least and the greatest where there are several."""
+    """The median of all rounds, with the minimum and the maximum if there are several."""
     values = [value for value in values if value is not None]
     if len(values) < 2:
         return text(median(values), digits)
@@ -33,7 +33,7 @@ def spread(values, digits=2):
 
 
 def all_added(traced, untraced):
-    """Microseconds that an operation takes longer than untraced in the same round, of each round."""
+    """How many microseconds an operation takes longer than untraced in the same round, for each round."""
     return [run.per_operation - bare.per_operation for run, bare in zip(traced, untraced)]
 
 
@@ -43,7 +43,7 @@ def added_in_rounds(traced, untraced):
 
 
 def per_million(outcomes):
-    """Seconds of the recorder's CPU time for each million events, of each round in which they were counted."""
+    """Seconds of the recorder's CPU time for each million events, for each round in which they were counted."""
     return [outcome.cpu / 1e9 / (outcome.events / 1e6) for outcome in outcomes if outcome.events]
 
 
@@ -74,14 +74,14 @@ def rows_of_workload(name, runs):
 
 
 def order(runs):
-    """The recorders in a fixed order: untraced, perf, the others as they first ran."""
+    """The recorders in a fixed order: untraced, perf, the others in the order in which they first ran."""
     names = dict.fromkeys(run.recorder for run in runs)
     first = [name for name in ("untraced", "perf record", "raw ftrace") if name in names]
     return dict.fromkeys(first + sorted(name for name in names if name not in first))
 
 
 def quiet_rows(runs):
-    """What each recorder uses while nothing happens."""
+    """The resources that each recorder uses while the machine is idle."""
     rows = []
     for recorder in order(runs):
         found = [run for run in runs if run.workload == "quiet" and run.recorder == recorder and run.outcome]
@@ -96,7 +96,7 @@ def quiet_rows(runs):
 
 
 def other_rows(runs, names):
-    """What each recorder costs as a share of what the other fxtrec costs with the same source, in the same rounds."""
+    """The cost of each recorder relative to the other fxtrec with the same source, in the same rounds."""
     rows = []
     for workload in names:
         of = {}
@@ -125,7 +125,7 @@ def other_rows(runs, names):
 
 
 def rows_of_stacks(runs, names):
-    """One row per recorder of each workload: recorders of stacks write other events, so CPU is that of a run."""
+    """One row per recorder of each workload: recorders of stacks write different events, so CPU is that of a whole run."""
     rows = []
     for name in names:
         of = {}
@@ -160,7 +160,7 @@ def markdown(head, rows):
 
 
 def render(found, as_markdown):
-    """The whole result, of what `results.read` returns."""
+    """The whole result, from the return value of `results.read`."""
     table = markdown if as_markdown else plain
     runs = found["runs"]
     names = list(dict.fromkeys(run.workload for run in runs if run.per_operation is not None))

@@ -15,10 +15,10 @@ class Workload:
         # One line for people.
         self.what = what
         self.command = command
-        # How many operations one run does; none where nothing is done.
+        # How many operations one run does; none for an idle workload.
         self.operations = operations
         self.pattern = pattern
-        # Microseconds in one of what the program prints.
+        # The number of microseconds in one unit of the program's output.
         self.unit = unit
 
     def run(self):
@@ -31,7 +31,7 @@ class Workload:
 
 
 class Quiet(Workload):
-    """A machine on which nothing is done."""
+    """An idle machine."""
 
     def __init__(self):
         super().__init__("quiet", f"nothing, for {QUIET_SECONDS:.0f} s", [], 0, "", 1)
@@ -42,7 +42,7 @@ class Quiet(Workload):
 
 
 def of_waits(storm):
-    """Switches that are all short waits, and waits that are all long enough to have a stack."""
+    """Waits that are all too short to have a stack, and waits that are all long enough."""
     threads, sleeps = 38, 1500
     return [
         all_workloads(storm)[0],

@@ -1,7 +1,7 @@
-"""The programs that run in guests: fxtrec, the end-to-end tests and what they run.
+"""The programs that run in guests: fxtrec, the end-to-end tests and the programs they run.
 
-Those for amd64 are the machine's own dev build, which is there anyway, with the libraries that it is linked against. Those for
-arm64 are linked statically; without tests, they take a third of the crates less.
+Those for amd64 are the machine's own dev build, which exists anyway, with its shared libraries. Those for arm64 are linked statically;
+without tests, they need a third fewer crates.
 """
 
 import json
@@ -16,8 +16,8 @@ from .cache import run, say
 TOP = pathlib.Path(__file__).resolve().parents[3]
 TRIPLE = "aarch64-unknown-linux-gnu"
 STATIC = "-C target-feature=+crt-static"
-# As of the whole workspace, for CI and developers have that: for one package alone, cargo would make most crates again, with
-# fewer features. The programs are built for the sake of the test.
+# The whole workspace is built, since CI and developers have already built that: for one package alone, cargo would build most crates again,
+# with fewer features. The programs are built because of the test.
 NATIVE = ["cargo", "test", "--locked", "--workspace", "--no-run", "--message-format", "json-render-diagnostics", "--test", "machine"]
 CROSS = ["cargo", "build", "--locked", "--package", "fxtrec-tests", "--message-format", "json-render-diagnostics", "--target", TRIPLE]
 # Tests that run any of the programs.
@@ -25,22 +25,22 @@ DRIVERS = {"machine", "probes"}
 # The programs that other checks run.
 NEEDED = ["fxtrec-tested", "guest", "planted", "spans", "workload"]
 
-# Sources below tests/programs that tests compile; a guest has no compiler, and finds these.
+# Sources below tests/programs that tests compile; a guest has no compiler, and gets the compiled programs.
 SOURCES = ["spans.c", "usdt.c", "locks.c", "blocker.rs"]
-# Before their names in the stage, where one of the Rust programs has the same name.
+# These are placed before their names in the stage, if one of the Rust programs has the same name.
 PREFIX = "source-"
 C_FLAGS = ["-O1", "-g", "-pthread", "-static"]
 RUST_FLAGS = ["--edition", "2024", "-C", "force-frame-pointers=yes"]
 
 
 def is_of(copy, source):
-    """Whether the copy was made of this source; trees that share a cache have sources of their own."""
+    """Whether the copy was built from this source; repositories that share a cache have different sources."""
     return copy.exists() and copy.stat().st_mtime_ns == source.stat().st_mtime_ns
 
 
 def rust_for(triple):
-    """The folder of the machine's own Rust, which has the library for this architecture: rustup gives it. Debian's packages of the compiler
-    and of the library for another architecture may be of two versions."""
+    """The folder of the machine's own Rust, which has the library for this architecture: rustup installs it. Debian's packages of the
+    compiler and of the library for another architecture may have different versions."""
     sysroot = pathlib.Path(run(["rustc", "--print", "sysroot"], cwd=TOP).strip())
     if not (sysroot / "lib/rustlib" / triple / "lib").is_dir():
         if not shutil.which("rustup"):
@@ -55,7 +55,8 @@ def mark(copy, source):
 
 
 class Programs:
-    """Where cargo put each program, which is also where tests look for it. Of the programs that hold tests only `tests` are built."""
+    """The place where cargo put each program, which is also where tests look for it. Of the programs that contain tests, only `tests` are
+    built."""
 
     def __init__(self, cache, arch, tests, tools):
         self.arch = arch
@@ -83,7 +84,7 @@ class Programs:
         # The chroot has no certificates to download crates with.
         fetch = ["cargo", "fetch", "--locked", "--target", TRIPLE, "--target", "x86_64-unknown-linux-gnu"]
         run(fetch, tries=3, cwd=TOP)
-        # Beside the linker of another Debian, build scripts are linked against another C library: a folder of their own.
+        # With another Debian's linker, build scripts would be linked against another C library, so they have a separate folder.
         target = pathlib.Path(os.environ.get("CARGO_TARGET_DIR", TOP / "target")).resolve() / "vm"
         target.mkdir(parents=True, exist_ok=True)
         name = f"CARGO_TARGET_{TRIPLE.upper().replace('-', '_')}"
@@ -96,7 +97,7 @@ class Programs:
             "CC_aarch64_unknown_linux_gnu": "aarch64-linux-gnu-gcc",
             f"{name}_LINKER": "aarch64-linux-gnu-gcc",
             f"{name}_RUSTFLAGS": STATIC,
-            # What goes into a guest is stripped.
+            # Programs for a guest are stripped.
             "CARGO_PROFILE_DEV_DEBUG": "none",
         }
         mounts = [TOP, cargo_home, sysroot]
@@ -114,7 +115,7 @@ class Programs:
         self._compile("aarch64-linux-gnu-gcc", rustc, pathlib.Path("/vm", self.stage.name), inside)
 
     def _compile(self, gcc, rustc, stage, wrap):
-        """The programs of which tests have the source; `stage` is as the compiler sees it."""
+        """The programs whose source is in tests; `stage` is the path that the compiler sees."""
         for source in SOURCES:
             path = TOP / "tests/programs" / source
             copy = self.stage / f"{PREFIX}{path.stem}"
@@ -124,7 +125,7 @@ class Programs:
                 mark(copy, path)
 
     def _build(self, cache, command, tests):
-        # It takes minutes, and cargo has locks of its own.
+        # It takes minutes, and cargo has its own locks.
         cache.unlock()
         done = subprocess.run(command, cwd=TOP, stdout=subprocess.PIPE, text=True)
         cache.lock()
@@ -134,16 +135,16 @@ class Programs:
         built = [(m["target"]["name"], m["target"]["kind"], m) for m in messages if m.get("executable")]
         self.tests = {name: m["executable"] for name, kind, m in built if kind == ["test"] and name in tests}
         own = [(name, m) for name, kind, m in built if kind == ["bin"] and "#fxtrec-tests@" in m["package_id"]]
-        # The others take memory of the guest.
+        # The others use memory of the guest.
         self.bins = {name: m["executable"] for name, m in own if DRIVERS & set(tests) or name in NEEDED}
 
     def _strip(self, strip):
-        """Copies without symbols, as nothing looks these up: a guest holds them in memory."""
+        """Copies without symbols, since nothing uses them and a guest holds them in memory."""
         self.files = {}
         for path in [*self.tests.values(), *self.bins.values()]:
             source, copy = pathlib.Path(path), self.stage / pathlib.Path(path).name
             if not is_of(copy, source):
-                # Copied first: a chroot does not see the folder that cargo wrote to.
+                # Copied first, because a chroot does not see the folder that cargo wrote to.
                 full = copy.with_name(copy.name + ".full")
                 full.write_bytes(source.read_bytes())
                 seen = {"amd64": self.stage, "arm64": pathlib.Path("/vm", self.stage.name)}[self.arch]
@@ -159,10 +160,10 @@ class Programs:
                 old.unlink()
 
     def _libraries(self):
-        """What the programs are linked against, by the paths that they look for it at."""
+        """The libraries that the programs are linked against, by the paths at which they look for them."""
         found = set()
         for program in [*self.bins.values(), *self.tests.values(), self.sources["blocker"], *self.tools]:
-            # It fails for one that is linked statically.
+            # It fails for a statically linked program.
             listed = subprocess.run(["ldd", program], stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True)
             found.update(word for word in listed.stdout.split() if word.startswith("/"))
         return sorted(found)

@@ -1,7 +1,7 @@
-"""What is downloaded once: Debian's kernels, and a chroot with QEMU and a C compiler and linker for arm64.
+"""Files that are downloaded once: Debian's kernels, and a chroot with QEMU and a C compiler and linker for arm64.
 
-Everything is below one folder outside of the repository. Nothing of the machine's own apt is used or changed but its
-keys, and nothing stays mounted: what the chroot has to see is mounted in a namespace that goes with its process.
+Everything is below one folder outside of the repository. Nothing of the machine's own apt is used or changed except its keys, and nothing
+stays mounted: the mounts of the chroot are in a namespace that ends with its process.
 """
 
 import fcntl
@@ -17,16 +17,16 @@ MIRROR = os.environ.get("FXTREC_VM_MIRROR", "http://deb.debian.org/debian")
 SECURITY = os.environ.get("FXTREC_VM_SECURITY", "http://deb.debian.org/debian-security")
 KEYRING = "/usr/share/keyrings/debian-archive-keyring.gpg"
 
-# Where kernels are looked for. A release that has left the mirror is passed over.
+# The places in which kernels are searched. A release that has left the mirror is skipped.
 SUITES = [
     "bullseye", "bullseye-security", "bookworm", "bookworm-security", "bookworm-backports",
     "trixie", "trixie-security", "trixie-backports", "forky", "sid",
 ]  # fmt: skip
 
-# QEMU of bookworm corrupts flags behind cmpxchg16b when CPUs are emulated by several threads; this release does not.
+# QEMU of bookworm corrupts flags after cmpxchg16b when CPUs are emulated by several threads; this release does not.
 CHROOT_SUITE = "trixie"
 
-# Seconds before a download is tried again.
+# Seconds before a download is retried.
 PAUSE = 10
 
 # Of its package.
@@ -41,7 +41,7 @@ def say(text):
 
 
 def run(command, tries=1, **options):
-    """Runs a command; what it printed is shown only when it fails. One that downloads may be given more tries."""
+    """Runs a command; its output is shown only if it fails. A command that downloads may be retried."""
     while True:
         done = subprocess.run(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, **options)
         if done.returncode == 0:
@@ -67,7 +67,7 @@ class Cache:
         self.apt = self.folder / "apt"
         self.is_updated = False
         self.folder.mkdir(parents=True, exist_ok=True)
-        # Two runs would download the same into the same files.
+        # Two concurrent runs would download the same into the same files.
         self.file = open(self.folder / "lock", "w")
         self.lock()
 
@@ -116,15 +116,15 @@ class Cache:
             return
         if not shutil.which("debootstrap"):
             sys.exit("vm: debootstrap is missing: apt install debootstrap")
-        # What an interrupted run left.
+        # The remains of an interrupted run.
         shutil.rmtree(self.chroot, ignore_errors=True)
         say(f"making a chroot of Debian {CHROOT_SUITE} in {self.chroot}")
-        # It mounts what must not stay when it is ended. What it has downloaded, a second try finds.
+        # It mounts file systems that must not remain when it is ended. A second try finds the files that were already downloaded.
         run(["unshare", "--mount", "debootstrap", "--variant=minbase", CHROOT_SUITE, self.chroot, MIRROR], tries=2)
         etc = self.chroot / "etc"
         (etc / "apt/sources.list").write_text(f"deb {MIRROR} {CHROOT_SUITE} main\n")
         (etc / "apt/apt.conf.d/90fxtrec").write_text('Acquire::Languages "none";\nAPT::Install-Recommends "false";\n')
-        # Packages must start no daemons.
+        # Packages must not start daemons.
         policy = self.chroot / "usr/sbin/policy-rc.d"
         policy.write_text("#!/bin/sh\nexit 101\n")
         policy.chmod(0o755)
@@ -135,7 +135,7 @@ class Cache:
         done.touch()
 
     def inside(self, command, mounts):
-        """The command line that runs a shell command in the chroot, which sees these folders of the machine too."""
+        """The command line that runs a shell command in the chroot, with these folders of the machine."""
         lines = ["set -e"]
         for folder in mounts:
             (self.chroot / str(folder).lstrip("/")).mkdir(parents=True, exist_ok=True)
@@ -176,7 +176,7 @@ class Cache:
         if self.is_updated:
             return
         say("reading the lists of Debian's packages")
-        # Fails when one suite is gone from the mirror, and reads the others; what is missing shows when it is wanted.
+        # Fails if one suite no longer exists on the mirror, but reads the others; a missing package shows up when it is needed.
         self._apt("apt-get", "-qq", "update")
         self.is_updated = True
 
@@ -194,7 +194,7 @@ class Cache:
         return found[0]
 
     def _extract(self, package, folder, patterns):
-        """Files of a package, unpacked below the folder; the package itself goes. False if the mirror has it not."""
+        """Unpacks the files of a package below the folder, and removes the package itself. Returns False if the mirror does not have it."""
         scratch = folder.with_name(f"{folder.name}.{os.getpid()}")
         shutil.rmtree(scratch, ignore_errors=True)
         deb = self._download(package, scratch)
@@ -202,7 +202,7 @@ class Cache:
             shutil.rmtree(scratch)
             return False
         data = subprocess.Popen(["dpkg-deb", "--fsys-tarfile", deb], stdout=subprocess.PIPE)
-        # A pattern without a match is reported; the caller checks for what it needs.
+        # A pattern without a match is reported; the caller checks for the required files.
         tar = ["tar", "-x", "-C", scratch, "--wildcards", *patterns]
         subprocess.run(tar, stdin=data.stdout, stderr=subprocess.DEVNULL, check=False)
         data.stdout.close()
@@ -223,15 +223,15 @@ class Cache:
         return binary
 
     def kernel(self, arch, series, flavour, update=False):
-        """The image of the newest kernel of a series (`6.12`) and flavour (``, `rt`, `cloud`), and its release; none if no mirror
-        has it."""
+        """The image of the newest kernel of a series (`6.12`) and flavour (``, `rt`, `cloud`), and its release; None if no mirror has
+        it."""
 
         folder = self._folder(arch, series, flavour)
         found = images(folder)
         if update or not found:
             self._update()
             folder.parent.mkdir(parents=True, exist_ok=True)
-            # Lists name packages that a mirror has no more, or not yet: of an old release perhaps all that were updates.
+            # Lists may name packages that a mirror no longer has, or does not have yet: for an old release, perhaps all updates.
             for package in self._newest(arch, series, flavour)[:16]:
                 say(f"downloading {package} ({arch})")
                 files = ["./boot/vmlinuz-*", "./usr/lib/modules/*/vmlinuz"]
@@ -241,7 +241,7 @@ class Cache:
         return found[0] if found else None
 
     def symbols(self, arch, series, flavour):
-        """The folder with `usr/lib/debug` of the kernel that `kernel` gives: its vmlinux and what names it; none if no mirror has it."""
+        """The folder with `usr/lib/debug` of the kernel that `kernel` returns: its vmlinux and the link to it; None if no mirror has it."""
         _, release = self.kernel(arch, series, flavour)
         folder = self.folder / "symbols" / release
         if not any(folder.glob("usr/lib/debug/boot/vmlinux-*")):

@@ -43,13 +43,13 @@ class Archive:
 
 
 def place(program):
-    """Where a program is in the guest. `guest` is beside the tests, since it looks for fxtrec where they do."""
+    """Where a program is in the guest. `guest` is next to the tests, since it looks for fxtrec in the same places."""
     program = pathlib.PurePath(program)
     return str(program.parent / "deps/guest") if program.name == "guest" else str(program)
 
 
 def write(path, programs, busybox, checks):
-    """Writes the archive for these programs; `checks` is what the guest is to run, a line each."""
+    """Writes the archive for these programs; `checks` has the lines for the guest to run."""
     archive = Archive(path)
     for folder in ["proc", "sys", "dev", "tmp", "etc", "run", "root"]:
         archive.folder(folder)
@@ -66,7 +66,7 @@ def write(path, programs, busybox, checks):
         archive.add(f"programs/{name}", copy.read_bytes())
     for library in programs.libraries:
         archive.add(library, pathlib.Path(library).read_bytes())
-    # For those who try something by hand.
+    # For manual experiments.
     archive.link("bin/fxtrec", place(programs.bins["fxtrec-tested"]))
     for tool in programs.tools:
         archive.add(f"bin/{pathlib.PurePath(tool).name}", pathlib.Path(tool).read_bytes())

@@ -1,4 +1,4 @@
-"""One guest: starts QEMU, and reads from its serial line what the checks found."""
+"""One guest: starts QEMU, and reads the results of the checks from its serial line."""
 
 import dataclasses
 import os
@@ -11,11 +11,11 @@ import threading
 import time
 
 COMMON = "panic=-1 loglevel=4 random.trust_cpu=on"
-# From here on several threads that emulate CPUs take longer than one.
+# From here on, several threads that emulate CPUs take longer than one.
 MANY_CPUS = 64
-# Seconds that a guest may take to power off.
+# Time limit for a guest to power off, in seconds.
 POWER_OFF = 15
-# Set when no guest is wanted any more.
+# Set when no guest is needed any more.
 stopping = threading.Event()
 
 MACHINES = {
@@ -24,7 +24,7 @@ MACHINES = {
         "options": ["-M", "q35"],
         "tcg": ["-cpu", "max,la57=off"],
         "kvm": ["-cpu", "host"],
-        # Without the check of timers: a busy host may be too late for it, and the kernel stops.
+        # The check of timers is disabled: a busy host may be too late for it, and the kernel would stop.
         "append": "console=ttyS0 mitigations=off nokaslr tsc=reliable no_timer_check",
     },
     "arm64": {
@@ -49,7 +49,7 @@ class Check:
 
 @dataclasses.dataclass
 class Result:
-    """What became of a guest. `checks` has one of each that was planned."""
+    """The outcome of a guest. `checks` has one entry for each planned check."""
 
     checks: list
     cpu_seconds: float
@@ -58,7 +58,7 @@ class Result:
 
 
 def kvm_works():
-    """Whether KVM is worth a trial: where the CPU shows no such extension, stock kernels were seen to hang in it."""
+    """Whether to try KVM: if the CPU shows no such extension, stock kernels were seen to hang in it."""
     if not os.access("/dev/kvm", os.R_OK | os.W_OK):
         return False
     return bool(re.search(r"^flags\s*:.*\b(vmx|svm)\b", pathlib.Path("/proc/cpuinfo").read_text(), re.MULTILINE))
@@ -85,9 +85,9 @@ def command(cache, arch, image, initrd, cpus, memory, append, accelerator):
 
 
 def boot(words, limit, log, expect_within=None):
-    """Runs QEMU until the guest powers off, for `limit` seconds at most. Returns what it printed.
+    """Runs QEMU until the guest powers off, for at most `limit` seconds. Returns its output.
 
-    With `expect_within`, gives up when no check was announced within so many seconds.
+    With `expect_within`, gives up if no check was announced within this many seconds.
     """
     begin = time.monotonic()
     process = subprocess.Popen(
@@ -102,7 +102,7 @@ def boot(words, limit, log, expect_within=None):
                 spent = time.monotonic() - begin
                 left = limit - spent
                 if b"@end" in text:
-                    # One that has slept may not be able to power off.
+                    # A guest that has slept may not be able to power off.
                     ended = ended or spent
                     left = min(left, ended + POWER_OFF - spent)
                 if expect_within and b"@plan" not in text:
@@ -120,10 +120,10 @@ def boot(words, limit, log, expect_within=None):
                 file.flush()
                 text += piece
         finally:
-            # One that has powered off is ending by itself, and has closed its output.
+            # A guest that has powered off is ending by itself, and has closed its output.
             if not is_closed:
-                # Not by the object, which would find out first that it has ended, and keep the time that it took to itself.
-                # Nobody has waited for it, so the number is still its own.
+                # The object is not used for this, since it would reap the process first and discard its times. It has not been reaped, so
+                # its id is still valid.
                 os.kill(process.pid, signal.SIGKILL)
             process.stdout.close()
             _, _, usage = os.wait4(process.pid, 0)
@@ -133,7 +133,7 @@ def boot(words, limit, log, expect_within=None):
 
 
 def read(text):
-    """The checks of a guest's output. One that was planned and did not report has failed."""
+    """The checks in a guest's output. A planned check that did not report has failed."""
     planned, checks, is_ended = [], {}, False
     last = None
     for line in text.splitlines():

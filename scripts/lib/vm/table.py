@@ -1,4 +1,4 @@
-"""What the guests found: which refusals are known, what is kept of each run, and the table of all."""
+"""The results of the guests: the known refusals, the data that is kept of each run, and the table of all."""
 
 import fnmatch
 import json
@@ -7,7 +7,7 @@ import re
 
 HERE = pathlib.Path(__file__).resolve().parent
 
-# Columns of the table, each with its checks; the first that fits takes a check.
+# Columns of the table, each with its checks; a check belongs to the first column that matches.
 GROUPS = [
     ("choice of source", "doctor fallback limits without-*"),
     ("`bpf`", "*-bpf wakers closing locks migrations"),
@@ -27,7 +27,7 @@ KERNEL_LOG = "kernel-log"
 
 
 def known_refusals():
-    """Of the file `refusals`: kernel, check, text, each a regular expression, and why the kernel does so."""
+    """From the file `refusals`: kernel, check, text, each a regular expression, and the kernel's reason."""
     rules = []
     for line in (HERE / "refusals").read_text().splitlines():
         if line.strip() and not line.startswith("#"):
@@ -37,8 +37,8 @@ def known_refusals():
 
 
 def judge(kernel, checks):
-    """Turns refusals that nobody explained into failures, and a warning of the kernel that is explained into a known one. Returns the
-    explanations, by check."""
+    """Turns unexplained refusals into failures, and explained warnings of the kernel into known ones. Returns the explanations, by
+    check."""
     explained = {}
     rules = known_refusals()
     for check in checks:
@@ -46,7 +46,7 @@ def judge(kernel, checks):
         if check.status != "refused" and not is_warning:
             continue
         for of_kernel, of_check, text, why in rules:
-            # Behind a warning that is known there must be no other.
+            # A known warning must not hide an unknown one.
             fits = text.fullmatch(check.why.strip()) if is_warning else text.search(check.why)
             if fits and of_kernel.fullmatch(kernel) and of_check.fullmatch(check.name):
                 explained[check.name] = why
@@ -61,7 +61,7 @@ def judge(kernel, checks):
 
 
 class Results:
-    """Of each check in each guest the last result, over all runs."""
+    """For each check in each guest the last result, over all runs."""
 
     def __init__(self, file):
         self.file = file
@@ -71,16 +71,16 @@ class Results:
         self.kernels = json.loads(self.file.read_text()) if self.file.exists() else {}
 
     def add(self, kernel, release, date, result, explained):
-        # Another run may have added something meanwhile.
+        # Another run may have added results in the meantime.
         self.read()
         row = self.kernels.setdefault(kernel, {})
         if row.get("release") != release:
-            # Those of another kernel.
+            # The results of another kernel.
             row["checks"] = {}
         row.update(release=release, date=date)
         is_shorter = not set(row["checks"]) <= {check.name for check in result.checks}
         for check in result.checks:
-            # One with fewer checks does not take back what the kernel warned of.
+            # A run with fewer checks does not remove the kernel's earlier warnings.
             if check.name == KERNEL_LOG and check.status == "ok" and is_shorter and KERNEL_LOG in row["checks"]:
                 continue
             kept = {"status": check.status, "date": date, "why": explained.get(check.name, check.why)}
@@ -90,7 +90,7 @@ class Results:
         new.rename(self.file)
 
     def markdown(self, order):
-        """A line for each kernel that was booted, those of `order` first, and a column for each group of checks."""
+        """A row for each kernel that was booted, those of `order` first, and a column for each group of checks."""
         kernels = [kernel for kernel in order if kernel in self.kernels]
         kernels += sorted(kernel for kernel in self.kernels if kernel not in order)
         lines = ["| kernel | last run | " + " | ".join(name for name, _ in GROUPS) + " |"]

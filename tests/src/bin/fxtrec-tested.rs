@@ -1,6 +1,6 @@
-//! fxtrec as the tests run it: `cargo test` builds the programs of a package with its tests, but not those of other packages.
+//! fxtrec for the tests: `cargo test` builds the programs of a package with its tests, but not those of other packages.
 //!
-//! The tests know it by the name `fxtrec`: see `fxtrec_tests::binary`.
+//! The tests refer to it by the name `fxtrec`: see `fxtrec_tests::binary`.
 
 fn main() -> std::process::ExitCode {
     fxtrec::program::main()

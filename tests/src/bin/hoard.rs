@@ -1,6 +1,6 @@
 //! A provider that registers an unusually large number of strings: it implements the protocol itself, in streaming mode.
 //!
-//! `hoard STRINGS BYTES`: strings of that many bytes each, and an event named by the last one. Prints how many were saved.
+//! `hoard STRINGS BYTES`: strings of that many bytes each, and an event that is named by the last one. Prints how many were saved.
 
 use std::io;
 use std::os::fd::OwnedFd;
@@ -17,7 +17,7 @@ use nix::sys::uio::pwrite;
 
 const HEADER_WORDS: usize = 16;
 
-/// What the manager does takes less, in milliseconds.
+/// The manager's own delay is less, in milliseconds.
 const PATIENCE_MS: u16 = 20_000;
 
 fn main() -> io::Result<()> {
@@ -61,7 +61,7 @@ struct Hoard {
     /// How the buffer is divided, in words.
     durable: usize,
     rolling: usize,
-    /// The words of the buffer that is open.
+    /// The words of the open buffer.
     words: Vec<u64>,
     wrapped: u32,
 }
@@ -106,7 +106,7 @@ fn start(manager: &Seqpacket) -> io::Result<Hoard> {
 }
 
 impl Hoard {
-    /// The word of the header that says how often the buffer was changed.
+    /// The header word that counts changes of the buffer.
     fn version(&self) -> u64 {
         1 | (self.mode as u64) << 16 | u64::from(self.wrapped) << 32
     }
@@ -129,7 +129,7 @@ impl Hoard {
         Ok(())
     }
 
-    /// Has the open buffer saved, and waits until it is.
+    /// Requests that the open buffer be saved, and waits until it is.
     fn save(&mut self) -> io::Result<()> {
         let part = (self.wrapped & 1) as usize;
         let base = HEADER_WORDS + self.durable + part * self.rolling;

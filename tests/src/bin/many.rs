@@ -1,4 +1,4 @@
-//! A recording of a machine that was never built: `scripts/bench-many` and a test run it.
+//! A recording of a simulated machine: `scripts/bench-many` and a test run it.
 //!
 //! ```text
 //! many record ONLINE POSSIBLE WIRING FIGURES fxtrec -a -o t.fxt .. -- many play ..
@@ -6,7 +6,7 @@
 //! many check t.fxt PLAYED                                       holds the trace against what was played
 //! ```
 //!
-//! `record` is fxtrec's own recording with another kernel (see `fxtrec_tests::synthetic`); it writes what it took to FIGURES.
+//! `record` is fxtrec's own recording with another kernel (see `fxtrec_tests::synthetic`); it writes its measurements to FIGURES.
 
 use std::error::Error;
 use std::ffi::OsString;
@@ -43,7 +43,7 @@ fn main() -> ExitCode {
     })
 }
 
-/// The most memory that this process had resident, in KiB.
+/// The maximum memory that this process had resident, in KiB.
 fn most_resident() -> Option<u64> {
     let status = fs::read_to_string("/proc/self/status").ok()?;
     let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:"))?;
@@ -77,7 +77,7 @@ fn play(wiring: &Path, to: &Path, words: &[&str]) -> Result<ExitCode, Failure> {
         uneven: *load == "uneven",
         output: rest.first().map(Into::into),
     };
-    // SAFETY: the recorder that wrote the file started this process as its COMMAND, which takes them over once.
+    // SAFETY: the recorder that wrote the file started this process as its COMMAND, which uses them once.
     let mut player = unsafe { Player::new(&Wiring::read(wiring)?) }?;
     let played = match *load {
         "overflow" => player.overflow()?,

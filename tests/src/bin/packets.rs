@@ -48,7 +48,7 @@ fn spawn(name: String, run: impl FnOnce() -> io::Result<()> + Send + 'static) ->
 
 type Ended = JoinHandle<io::Result<()>>;
 
-/// The server of each pair, on threads of the namespace of the caller, which wait for their clients.
+/// The server of each pair, on threads in the caller's namespace, which wait for their clients.
 fn serve(
     address: IpAddr,
     is_tcp: bool,
@@ -114,7 +114,7 @@ fn ask(place: SocketAddr, is_tcp: bool, rounds: usize) -> io::Result<()> {
 }
 
 fn main() -> io::Result<()> {
-    // What started it may be killed, as may the test.
+    // The process that started it may be killed, as may the test.
     nix::sys::prctl::set_pdeathsig(Signal::SIGKILL)?;
     let arguments: Vec<String> = std::env::args().collect();
     let [_, way, protocol, pairs, rounds] = &arguments[..] else {
@@ -138,7 +138,7 @@ fn main() -> io::Result<()> {
     Ok(())
 }
 
-/// The servers in a network namespace of their own, behind a pair of devices.
+/// The servers in their own network namespace, behind a pair of devices.
 fn elsewhere(
     is_tcp: bool,
     pairs: usize,

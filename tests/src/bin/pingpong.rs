@@ -12,7 +12,7 @@ use fxtrec_tests::placement::{allowed_cpus, stay_on};
 use nix::sys::signal::Signal;
 
 fn main() -> io::Result<()> {
-    // What started it may be killed, as may the test.
+    // The process that started it may be killed, as may the test.
     nix::sys::prctl::set_pdeathsig(Signal::SIGKILL)?;
     let argument = std::env::args().nth(1).unwrap_or_default();
     let rounds = match argument.as_str() {
@@ -49,7 +49,7 @@ fn two_cpus() -> io::Result<[usize; 2]> {
     }
 }
 
-/// Gives back every byte that comes in.
+/// Sends back every byte that arrives.
 fn turns(rounds: u64, mut input: PipeReader, mut output: PipeWriter) -> io::Result<()> {
     let mut byte = [0];
     for _ in 0..rounds {

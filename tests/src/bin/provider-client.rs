@@ -1,8 +1,7 @@
-//! An application with trace points, for tests of the provider in it: does what its first word says.
+//! An application with trace points, for tests of the provider in it: its first argument selects the case.
 //!
-//! `provider-client CASE [NUMBER]...`; the manager's address is in `FXTREC_PROVIDER_SOCKET`. It waits for a session
-//! before it begins, prints what a test has to know, one number per line, and where it says so waits for a line of
-//! input.
+//! `provider-client CASE [NUMBER]...`; the manager's address is in `FXTREC_PROVIDER_SOCKET`. It waits for a session before it begins,
+//! prints the values that a test needs, one number per line, and where noted waits for a line of input.
 
 use std::io::{self, BufRead, Write};
 use std::ops::ControlFlow;
@@ -17,7 +16,7 @@ use fxt_writer::provider::{
 use fxt_writer::record::EventKind;
 use fxt_writer::{Koid, Text, Value};
 
-/// Longer than any manager of a test takes to say START.
+/// Longer than any manager of a test takes to send START.
 const PATIENCE: Duration = Duration::from_secs(20);
 
 fn main() -> io::Result<()> {
@@ -60,8 +59,8 @@ fn main() -> io::Result<()> {
     Ok(())
 }
 
-/// Records at once, whether or not a session runs: two events that tests want, one that they do not want, and questions
-/// that are no events. Says how many milliseconds it took to become a provider, and waits.
+/// Records at once, whether or not a session is running: two events that tests request, one that they do not, and queries that are not
+/// events. Prints how many milliseconds it took to become a provider, and waits.
 fn hasty() -> io::Result<()> {
     let begin = std::time::Instant::now();
     let app = provider::init("hasty").map_err(io::Error::other)?;
@@ -81,7 +80,7 @@ fn hasty() -> io::Result<()> {
 /// Waits for a line of input, or its end.
 fn wait_for_input() {
     let mut line = String::new();
-    // A test that is gone wants nothing any more.
+    // A test that has ended needs no output.
     let _ = io::stdin().lock().read_line(&mut line);
 }
 
@@ -130,7 +129,7 @@ fn everything() {
     say(pointer.addr() as u64);
 }
 
-/// Strings that no record can carry as they are.
+/// Strings that no record can carry unchanged.
 fn odd_texts() {
     let long = "x".repeat(40_000);
     instant!("app", "long", text = long.as_str(), number = 1);
@@ -152,7 +151,7 @@ fn threads(threads: u64, events: u64) -> u64 {
         for thread in 0..threads {
             let barrier = &barrier;
             scope.spawn(move || {
-                // Seen from outside as well: threads go by the same names.
+                // This is verified from outside as well: threads have the same names.
                 barrier.wait();
                 for number in 0..events {
                     instant!("app", "numbered", thread = thread, number = number);
@@ -164,7 +163,7 @@ fn threads(threads: u64, events: u64) -> u64 {
     threads * events
 }
 
-/// So many threads one after the other, each with one event.
+/// This many threads one after the other, each with one event.
 fn one_by_one(threads: u64) {
     for thread in 0..threads {
         let _ = thread::spawn(move || instant!("app", "alone", thread = thread)).join();
@@ -186,7 +185,7 @@ fn spans(threads: u64, spans: u64) -> u64 {
     threads * spans * 2
 }
 
-/// So many trace points, each with a name of its own.
+/// This many trace points, each with a different name.
 fn strings(names: u64) {
     for number in 0..names {
         let site = Site::leaked("app", &format!("name {number}"));
@@ -194,7 +193,7 @@ fn strings(names: u64) {
     }
 }
 
-/// Events of several categories, only some of which are wanted.
+/// Events of several categories, only some of which are recorded.
 fn categories() {
     say(u64::from(enabled!("app:yes")));
     say(u64::from(enabled!("other")));
@@ -209,7 +208,7 @@ fn unreachable_number() -> u64 {
     unreachable!("arguments of what is not recorded are not computed")
 }
 
-/// One event per session, for as long as there is input.
+/// One event per session, as long as there is input.
 fn sessions(app: &Provider) -> io::Result<()> {
     for number in 0_u64.. {
         if !app.wait_for_session(PATIENCE) {
@@ -225,7 +224,7 @@ fn sessions(app: &Provider) -> io::Result<()> {
     Ok(())
 }
 
-/// Numbered events until the process is ended; prints each when it has been recorded.
+/// Numbered events until the process is killed; prints each number after it was recorded.
 fn forever() -> io::Result<()> {
     let mut out = io::stdout().lock();
     for number in 0_u64.. {
@@ -237,7 +236,7 @@ fn forever() -> io::Result<()> {
     Ok(())
 }
 
-/// Events without a session: nothing happens.
+/// Events without a session, which have no effect.
 fn idle() {
     for number in 0..1_000_000_u64 {
         let _span = duration!("app", "nothing", number = number);
@@ -246,7 +245,7 @@ fn idle() {
     wait_for_input();
 }
 
-/// Records, forks children that try to, and goes on.
+/// Records, forks children that try to, and continues.
 fn fork(events: u64) -> io::Result<()> {
     let _open = duration!("app", "around");
     instant!("app", "parent", number = 0);
@@ -267,7 +266,7 @@ fn fork(events: u64) -> io::Result<()> {
     Ok(())
 }
 
-/// A child that becomes a provider of its own.
+/// A child that becomes a provider itself.
 fn heir(events: u64) -> io::Result<()> {
     instant!("app", "parent", number = 0);
     if let ControlFlow::Break(()) = nix_fork()? {
@@ -303,7 +302,7 @@ fn nix_fork() -> io::Result<ControlFlow<()>> {
     after(unsafe { libc::fork() })
 }
 
-/// As [`nix_fork`], by the system call alone: no handler of the library runs.
+/// The same as [`nix_fork`], with the system call only: no handler of the library runs.
 fn raw_fork() -> io::Result<ControlFlow<()>> {
     // SAFETY: as above; without flags and a stack, `clone` is a fork.
     after(unsafe { libc::syscall(libc::SYS_clone, libc::SIGCHLD, 0, 0, 0, 0) } as libc::pid_t)
@@ -330,7 +329,7 @@ fn unsafe_exit(code: i32) -> ! {
     unsafe { libc::_exit(code) }
 }
 
-/// Records, has it saved, says so, and waits.
+/// Records, requests that it be saved, prints that, and waits.
 fn flush(app: &Provider) -> io::Result<()> {
     instant!("app", "before");
     say(u64::from(app.flush(PATIENCE)));

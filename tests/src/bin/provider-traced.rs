@@ -1,4 +1,4 @@
-//! An application that uses `tracing`, with the provider's layer, for tests of it: does what its first word says. `log` and
+//! An application that uses `tracing`, with the provider's layer, for tests of it: its first argument selects the case. `log` and
 //! `attribute` are for the crate `log` and for `#[traced]`.
 
 use std::error::Error;
@@ -17,7 +17,7 @@ use tracing::{Level, event_enabled, info, info_span, instrument, span_enabled, t
 use tracing_subscriber::layer::SubscriberExt;
 use tracing_subscriber::util::SubscriberInitExt;
 
-/// Longer than any manager of a test takes to say START.
+/// Longer than any manager of a test takes to send START.
 const PATIENCE: Duration = Duration::from_secs(20);
 
 fn main() -> Result<(), Box<dyn Error>> {
@@ -41,7 +41,7 @@ fn main() -> Result<(), Box<dyn Error>> {
         }
         return Ok(());
     }
-    // Off, though a subscriber is there.
+    // It is disabled, although there is a subscriber.
     say(u64::from(span_enabled!(Level::ERROR) || event_enabled!(Level::ERROR)));
     if !app.wait_for_session(PATIENCE) {
         return Err("no manager says START".into());
@@ -59,7 +59,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     }
     say(3);
     io::stdin().lock().read_line(&mut String::new())?;
-    // And right after it has ended.
+    // The same right after it has ended.
     while event_enabled!(target: "app", Level::ERROR) {
         thread::yield_now();
     }
@@ -69,7 +69,7 @@ fn main() -> Result<(), Box<dyn Error>> {
 
 fn say(number: u64) {
     let mut out = io::stdout().lock();
-    // A test that is gone wants nothing any more.
+    // A test that has ended needs no output.
     let _ = writeln!(out, "{number}").and_then(|()| out.flush());
 }
 
@@ -87,7 +87,7 @@ fn spans() {
     thread::scope(|scope| {
         scope.spawn(|| outer.in_scope(|| warn!(target: "app", "elsewhere")));
     });
-    // Left in another order than they were entered in.
+    // Exited in a different order than they were entered.
     let (first, second) = (info_span!(target: "app", "first"), info_span!(target: "app", "second"));
     let first = first.entered();
     let second = second.entered();
@@ -122,7 +122,7 @@ fn targets() {
     info!(target: "application", "wanted too");
 }
 
-/// What the logger behind ours was given.
+/// The records that the logger behind ours received.
 static PRINTED: Mutex<Vec<String>> = Mutex::new(Vec::new());
 
 struct Printer;
@@ -142,7 +142,7 @@ impl log::Log for Printer {
 
 fn logger() -> Result<(), Box<dyn Error>> {
     let app = provider::log::init_before("traced", Box::new(Printer), LevelFilter::Warn)?;
-    // The session begins when a number has been said.
+    // The session begins when a number has been printed.
     log::warn!(target: "app", "early");
     say(u64::from(log::log_enabled!(log::Level::Info)));
     if !app.wait_for_session(PATIENCE) {
@@ -224,7 +224,7 @@ fn attribute() -> Result<(), Box<dyn Error>> {
     while provider::enabled!("app") {
         thread::yield_now();
     }
-    // Of no session any more.
+    // It is not in any session any more.
     let _ = early(1);
     say(2);
     Ok(())

@@ -1,16 +1,15 @@
-//! An application that records its own spans, for tests of what becomes of them.
+//! An application that records its own spans, for end-to-end tests.
 //!
-//! `spans sleeps THREADS SPANS`: spans around sleeps, of which it prints thread, begin and end in nanoseconds.
-//! `spans burst THREADS EVENTS`: events as fast as it can; prints how many it recorded or dropped.
-//! `spans forever`: numbered events until it is killed; prints a number when all up to it were recorded.
-//! `spans window`: a span around all; step 0, a pause, step 1, the alert `look`; for a line of input step 2.
-//! `spans flood EVENTS`: a span around all, and in it so many events and the wait for a line of input.
-//! `spans lines`: a span around all, and in it one from each line of input to the next, which it repeats; on another
-//! thread one from the first line to the last, in which nothing happens.
-//! `spans race THREADS`: numbered events on each thread until a line of input comes; prints how many there were.
-//! `spans alert leave|exit|kill`: the alert `last words`, and then it ends, in this way.
-//! `spans brief leave|exit|kill`: three spans right after it became a provider, and then it ends, in this way.
-//! `spans fleet PROCESSES EVENTS`: so many processes at once, each a provider with so many events.
+//! `spans sleeps THREADS SPANS`: spans around sleeps, of which it prints thread, begin and end in nanoseconds. `spans burst THREADS
+//! EVENTS`: events as fast as it can; prints how many it recorded or dropped. `spans forever`: numbered events until it is killed; prints a
+//! number when all up to it were recorded. `spans window`: a span around everything; step 0, a pause, step 1, the alert `look`; for a line
+//! of input step 2. `spans flood EVENTS`: a span around everything, and in it this many events and the wait for a line of input. `spans
+//! lines`: a span around everything, and in it one from each line of input to the next, which it repeats; on another thread one from the
+//! first line to the last, in which nothing happens.
+//! `spans race THREADS`: numbered events on each thread until a line of input arrives; prints their number. `spans alert leave|exit|kill`:
+//! the alert `last words`, and then it ends, in this way.
+//! `spans brief leave|exit|kill`: three spans right after it became a provider, and then it ends, in this way. `spans fleet PROCESSES
+//! EVENTS`: this many processes at once, each a provider with this many events.
 
 use std::io::{self, BufRead, Write};
 use std::process::{Command, Stdio};
@@ -23,7 +22,7 @@ use fxt_writer::provider::{self, duration, instant};
 use nix::sys::time::TimeSpec;
 use nix::time::{ClockId, clock_gettime};
 
-/// Longer than fxtrec takes to say START.
+/// Longer than fxtrec takes to send START.
 const PATIENCE: Duration = Duration::from_secs(20);
 
 fn main() -> io::Result<()> {
@@ -71,11 +70,11 @@ fn sleeps(threads: u64, spans: u64) {
     thread::scope(|scope| {
         for _ in 0..threads {
             scope.spawn(|| {
-                // Told at the end: writing a line puts what is measured out of the processor's caches.
+                // Printed at the end: writing a line evicts the measured code and data from the processor's caches.
                 let mut lines = String::new();
                 for number in 0..spans {
-                    // After a sleep the code and the data of recording are cold, which costs more
-                    // than recording does: this span is to meet that, not the one that is printed.
+                    // After a sleep the code and data of recording are cold, which costs more than recording itself: this span takes that
+                    // cost, not the one that is printed.
                     drop(duration!("app:sleep", "about to nap", number = number));
                     let begin = now();
                     let span = duration!("app:sleep", "nap", number = number);
@@ -117,14 +116,14 @@ fn forever() -> io::Result<()> {
 fn alert(how: &str) -> io::Result<()> {
     let app = provider::init("spans").map_err(io::Error::other)?;
     if how == "kill" {
-        // Of one that has not registered nobody can know.
+        // An application that has not registered is unknown.
         app.wait_for_session(PATIENCE);
     }
     provider::alert("last words");
     end(how)
 }
 
-/// Ends the process without any of the usual farewells, or lets it end as usual.
+/// Ends the process without any clean-up, or lets it end as usual.
 fn end(how: &str) -> io::Result<()> {
     match how {
         "exit" => std::process::exit(0),
@@ -141,7 +140,7 @@ fn brief(how: &str) -> io::Result<()> {
     end(how)
 }
 
-/// Longer than the window that tests ask for.
+/// Longer than the window that tests request.
 const PAUSE: Duration = Duration::from_millis(1500);
 
 fn step(number: u64) {
@@ -176,7 +175,7 @@ fn lines() -> io::Result<()> {
     let (begin, begun) = mpsc::channel();
     let quiet = thread::spawn(move || {
         let _quiet = duration!("app", "quiet");
-        // Whoever waits for it is there, and nothing is ever sent: it is the end of the channel that counts.
+        // The waiting thread exists, and nothing is ever sent: only the end of the channel counts.
         let _ = begin.send(());
         let _ = ended.recv();
     });
@@ -200,7 +199,7 @@ fn race(threads: u64) -> io::Result<()> {
                 instant!("app:race", "numbered", thread = thread, number = number);
                 number += 1;
             }
-            // Or there would be more than a test has time to read.
+            // Otherwise there would be more than a test has time to read.
             thread::sleep(Duration::from_micros(100));
         }
         number
@@ -217,7 +216,7 @@ fn race(threads: u64) -> io::Result<()> {
     Ok(())
 }
 
-/// Waits for each process to have recorded before any may end, so that all are there at the same time.
+/// Waits until each process has recorded before any may end, so that all exist at the same time.
 fn fleet(processes: u64, events: u64) -> io::Result<()> {
     let own = std::env::current_exe()?;
     let start = |number: u64| {

@@ -1,9 +1,8 @@
 //! A workload: a thread that is late on purpose, not because of other threads.
 //!
-//! `spike TIMES NAME` keeps all of it on one CPU. Each time a thread called NAME is woken by one that has real-time
-//! priority and goes on computing for [`LATE`], so that the victim waits that long at least. It is woken by nothing else.
-//! Prints `victim TID`, then for each time the nanoseconds of `CLOCK_MONOTONIC` before the wake-up and when the victim
-//! had the CPU, and ends when standard input has.
+//! `spike TIMES NAME` keeps all of it on one CPU. Each time, a thread called NAME is woken by a thread that has real-time priority and
+//! continues computing for [`LATE`], so the victim waits at least that long. Nothing else wakes it. Prints `victim TID`, then each time the
+//! nanoseconds of `CLOCK_MONOTONIC` before the wake-up and when the victim had the CPU; ends when standard input ends.
 
 use std::io::{self, Read, Write};
 use std::sync::mpsc;
@@ -18,7 +17,7 @@ use nix::unistd::{Pid, gettid};
 /// How late the victim is made.
 const LATE: Duration = Duration::from_millis(60);
 
-/// Between two times, so that the kernel does not think that real-time threads take all of the CPU.
+/// A pause between two times, so that real-time threads do not exceed the kernel's limit.
 const PAUSE: Duration = Duration::from_millis(60);
 
 fn now() -> i64 {
@@ -36,7 +35,7 @@ fn take_precedence() -> io::Result<()> {
 }
 
 fn main() -> io::Result<()> {
-    // What started it may be killed, as may the test.
+    // The process that started it may be killed, as may the test.
     nix::sys::prctl::set_pdeathsig(Signal::SIGKILL)?;
     let times: u32 = std::env::args().nth(1).and_then(|word| word.parse().ok()).unwrap_or(1);
     let name = std::env::args().nth(2).unwrap_or_else(|| "victim".to_owned());
@@ -54,7 +53,7 @@ fn main() -> io::Result<()> {
     let thread = Pid::from_raw(i32::try_from(tid).map_err(io::Error::other)?);
     take_precedence()?;
     for _ in 0..times {
-        // The victim gets the CPU, and goes to sleep until the next time.
+        // The victim gets the CPU, and sleeps until its next turn.
         std::thread::sleep(PAUSE);
         await_sleep(thread);
         let before = now();

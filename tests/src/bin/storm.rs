@@ -1,7 +1,7 @@
-//! A workload: threads that all sleep for a moment by a timer, over and over, so that every sleep is a wake-up from an
-//! interrupt and two context switches.
+//! A workload: threads that all sleep for a moment by a timer, repeatedly, so that every sleep is a wake-up from an interrupt and two
+//! context switches.
 //!
-//! `storm THREADS SLEEPS [US]`, with that many sleeps of each thread, of so many microseconds. Prints the nanoseconds that all of it took.
+//! `storm THREADS SLEEPS [US]`, with this many sleeps per thread, of this many microseconds. Prints the total time in nanoseconds.
 
 use std::io;
 use std::thread;
@@ -9,11 +9,11 @@ use std::time::{Duration, Instant};
 
 use nix::sys::signal::Signal;
 
-/// Short enough that the threads of a small machine are more than it can run at once.
+/// Short enough that more threads are runnable at once than a small machine can run.
 const MICROSECONDS: u32 = 50;
 
 fn main() -> io::Result<()> {
-    // What started it may be killed, as may the test.
+    // The process that started it may be killed, as may the test.
     nix::sys::prctl::set_pdeathsig(Signal::SIGKILL)?;
     let numbers: Result<Vec<u32>, _> = std::env::args().skip(1).map(|word| word.parse()).collect();
     let Ok([threads, sleeps, rest @ ..]) = numbers.as_deref() else {

@@ -1,6 +1,6 @@
 //! Programs with known scheduling, for the tests to record: `workload NAME [ARGS]`.
 //!
-//! Each prints what the kernel itself says about its threads, so that a trace can be held against it.
+//! Each prints the kernel's own figures about its threads, so that a trace can be compared with them.
 
 use std::io::{Read, Write};
 use std::os::fd::AsRawFd;
@@ -15,7 +15,7 @@ use nix::sys::wait::WaitStatus;
 use nix::time::{ClockId, clock_gettime};
 use nix::unistd::{ForkResult, Pid, fork, gettid};
 
-/// What the kernel says about the calling thread at one moment.
+/// The kernel's report about the calling thread at one moment.
 #[derive(Clone, Copy, Debug)]
 struct Reading {
     time: i64,
@@ -32,7 +32,7 @@ fn switches() -> i64 {
     usage.voluntary_context_switches() + usage.involuntary_context_switches()
 }
 
-/// Reads time, switches and CPU clock so that no switch lies between the readings.
+/// Reads time, switches and CPU clock such that no switch occurs between the readings.
 fn read() -> Reading {
     loop {
         let before = switches();
@@ -69,7 +69,7 @@ fn burn(length: Duration) {
     }
 }
 
-/// Pairs of threads that pass a byte to and fro, and threads that only compute.
+/// Pairs of threads that pass a byte back and forth, and threads that only compute.
 fn threads(pairs: usize, rounds: usize) {
     std::thread::scope(|scope| {
         for _ in 0..pairs {
@@ -95,7 +95,7 @@ fn threads(pairs: usize, rounds: usize) {
     });
 }
 
-/// Threads that compute for some milliseconds and then sleep, over and over.
+/// Threads that repeatedly compute for some milliseconds and then sleep.
 fn slices(threads: usize, rounds: usize) {
     std::thread::scope(|scope| {
         for number in 0..threads {
@@ -111,7 +111,7 @@ fn slices(threads: usize, rounds: usize) {
     });
 }
 
-/// Is stopped and continued; waits uninterruptibly; competes for a CPU. Prints the tids that do.
+/// Is stopped and continued; waits uninterruptibly; competes for a CPU. Prints the tids of the threads that do this.
 fn states() {
     // SAFETY: the program has one thread.
     match unsafe { fork() }.expect("fork") {
@@ -122,14 +122,14 @@ fn states() {
         ForkResult::Parent { child } => {
             use nix::sys::wait::{WaitPidFlag, waitpid};
             waitpid(child, Some(WaitPidFlag::WUNTRACED)).expect("waitpid");
-            // Its stop is known before it is off the CPU.
+            // The stop is reported before the thread is off the CPU.
             std::thread::sleep(Duration::from_millis(20));
             kill(child, Signal::SIGCONT).expect("kill");
             waitpid(child, None).expect("waitpid");
             println!("stopped {child}");
         }
     }
-    // Starting a program makes the parent wait, uninterruptibly, until the child has left its memory.
+    // When a process starts a program, the parent waits, uninterruptibly, until the child no longer uses its memory.
     for _ in 0..20 {
         std::process::Command::new("true").status().expect("true");
     }
@@ -161,14 +161,14 @@ fn names() {
     named(b"", "empty");
     named(b"bad\xff\xfeutf8", "latin");
     named(b"0123456789abcdefgh", "long");
-    // A child becomes another program, in place.
+    // A child becomes another program in the same process.
     let child = std::process::Command::new("sleep").arg("0.02").spawn().expect("sleep");
     println!("exec {}", child.id());
     child.wait_with_output().expect("wait");
     println!("main {}", gettid());
 }
 
-/// Two processes with one and the same pid, one after the other. Prints the pid.
+/// Two processes with the same pid, one after the other. Prints the pid.
 fn reuse() {
     let last = |pid: i32| std::fs::write("/proc/sys/kernel/ns_last_pid", (pid - 1).to_string());
     let run = || {
@@ -184,13 +184,14 @@ fn reuse() {
             }
         }
     };
-    // Another process may take the number in between, and keep it: try again with a new one.
+    // Another process may take the number in between and keep it: then try again with a new number.
     for _ in 0..1000 {
         let first = run();
         last(first).expect("root may choose the next pid");
         if run() == first {
             println!("{first}");
-            // Who waited for it may come in before it has left its CPU for ever, and the recording ends with this process.
+            // The thread that waited for it may be switched in before it has left its CPU for the last time, and the recording ends with
+            // this process.
             std::thread::sleep(Duration::from_millis(20));
             return;
         }
@@ -198,8 +199,8 @@ fn reuse() {
     panic!("no pid was given out again");
 }
 
-/// A process whose id was another's a moment ago, which the kernel has not let go of yet. Prints what `measured` does for
-/// the second, which sleeps `sleeps` times, a millisecond each.
+/// A process that reuses the id of another one that the kernel has not released yet. Prints the result of `measured` for the second thread,
+/// which sleeps `sleeps` times, a millisecond each.
 fn heir(sleeps: usize) {
     let last = |pid: i32| std::fs::write("/proc/sys/kernel/ns_last_pid", (pid - 1).to_string());
     let run = |inherits: &dyn Fn() -> bool| {
@@ -239,7 +240,7 @@ fn brief(count: usize) {
     println!("{count}");
 }
 
-/// A thread other than the first becomes another program.
+/// A thread other than the first one executes another program.
 fn takeover() {
     println!("{}", std::process::id());
     std::thread::spawn(|| {
@@ -252,7 +253,7 @@ fn takeover() {
     .expect("join");
 }
 
-/// The calling thread stays on CPU 0, has a name, and goes before every ordinary thread if asked to.
+/// The calling thread stays on CPU 0, has a name, and, if requested, has priority over every ordinary thread.
 fn be(name: &std::ffi::CStr, real_time: bool) {
     nix::sys::prctl::set_name(name).expect("prctl");
     stay_on(0).expect("affinity");
@@ -264,8 +265,8 @@ fn be(name: &std::ffi::CStr, real_time: bool) {
     }
 }
 
-/// A thread `latecomer` that is woken over and over by a real-time thread `hog`, which then keeps the CPU for some
-/// milliseconds: so long each wake-up is late, whatever else the machine does.
+/// A thread `latecomer` that is woken repeatedly by a real-time thread `hog`, which then keeps the CPU for some milliseconds: each wake-up
+/// is at least that late, whatever else the machine does.
 fn late(rounds: usize, millis: u64) {
     let (mut reader, mut writer) = UnixStream::pair().expect("a pair of sockets");
     let (tell, told) = std::sync::mpsc::channel();
@@ -293,7 +294,7 @@ fn late(rounds: usize, millis: u64) {
     });
 }
 
-/// Threads that block in one system call each, over and over. Prints of each: tid, the call's number, begin and end.
+/// Threads that repeatedly block in one system call each. Prints for each: tid, the call's number, begin and end.
 fn calls(rounds: usize) {
     static NAP: libc::timespec = libc::timespec { tv_sec: 0, tv_nsec: 2_000_000 };
     let futex = || {
@@ -340,11 +341,11 @@ fn calls(rounds: usize) {
     });
 }
 
-/// A thread that goes from CPU to CPU: of its own accord, sent by another while it computes, and sent while it sleeps.
-/// Prints its tid, and for each of the three: begin, end, and the CPUs that it was to be on.
+/// A thread that moves from CPU to CPU: by its own request, moved by another thread while it computes, and moved while it sleeps. Prints
+/// its tid, and for each of the three: begin, end, and the CPUs that it should have been on.
 fn places(rounds: usize) {
     use std::sync::atomic::{AtomicBool, AtomicI32, Ordering::SeqCst};
-    // Not simply in turn: some steps lead nowhere.
+    // Not simply in turn, because some steps have no effect.
     let path: Vec<usize> = (0..rounds).map(|round| (round * round / 3 + round) % 2).collect();
     let now = || clock(ClockId::CLOCK_MONOTONIC);
     let told = |begin: i64, path: &[usize]| {
@@ -403,19 +404,19 @@ fn places(rounds: usize) {
     });
 }
 
-/// Makes a process in the cgroup of a folder, which is another than its own, and prints its id. Linux 5.7.
+/// Creates a process in the cgroup of a folder, which differs from its own, and prints its id. Linux 5.7.
 fn born(folder: &str) {
     const CLONE_INTO_CGROUP: u64 = 1 << 33;
     let folder = std::fs::File::open(folder).expect("a cgroup");
-    // SAFETY: the structure is of numbers alone, of which 0 asks for nothing.
+    // SAFETY: the structure consists of numbers, of which 0 requests nothing.
     let mut args: libc::clone_args = unsafe { std::mem::zeroed() };
     args.flags = CLONE_INTO_CGROUP;
     args.exit_signal = Signal::SIGCHLD as u64;
     args.cgroup = u64::try_from(folder.as_raw_fd()).expect("a descriptor");
-    // SAFETY: the structure outlives the call. This process has one thread, so its copy may do what it likes.
+    // SAFETY: the structure outlives the call. This process has one thread, so its copy may call any function.
     let child = unsafe { libc::syscall(libc::SYS_clone3, &raw const args, size_of_val(&args)) };
     if child == 0 {
-        // Until it has been looked up, a fraction of a second later.
+        // The recorder looks up the name a fraction of a second later; wait for that.
         std::thread::sleep(Duration::from_millis(500));
         std::process::exit(0);
     }
@@ -425,7 +426,7 @@ fn born(folder: &str) {
 }
 
 fn main() {
-    // What started it may be killed, as may the test.
+    // The process that started it may be killed, as may the test.
     nix::sys::prctl::set_pdeathsig(Signal::SIGKILL).expect("prctl");
     let words: Vec<String> = std::env::args().skip(1).collect();
     let number = |at: usize| words[at].parse().expect("a number");

@@ -1,4 +1,4 @@
-//! The kernel of the synthetic machine, as far as the source `bpf` asks one for anything.
+//! The simulated kernel of the synthetic machine, for everything that the source `bpf` requests.
 
 use std::ffi::CStr;
 use std::io;
@@ -22,7 +22,7 @@ use perf_event_open_sys::bindings::{perf_event_attr, perf_event_mmap_page};
 
 use super::Wiring;
 
-/// A machine whose lists of CPUs are given. Clones are the same machine.
+/// A machine with given lists of CPUs. Clones represent the same machine.
 #[derive(Clone, Debug)]
 pub struct SyntheticKernel(Arc<Shared>);
 
@@ -32,11 +32,11 @@ struct Shared {
     possible: String,
     wiring_path: PathBuf,
     bell: Bell,
-    /// Lanes and their sizes, before it is known whose they are.
+    /// Lanes and their sizes, before their CPUs are known.
     made: Mutex<Vec<(RawFd, usize)>>,
-    /// The recorder's CPU time when the events began to run, in nanoseconds.
+    /// The recorder's CPU time when the events began, in nanoseconds.
     begun: Mutex<u64>,
-    /// Nothing is ever heard from it, but the sender's end must stay open.
+    /// Nothing is ever sent, but the sender's end must stay open.
     devices: (UnixDatagram, UnixDatagram),
 }
 
@@ -44,7 +44,7 @@ fn lock<T>(of: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
     of.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// The CPU time that this process has taken so far, in nanoseconds.
+/// The CPU time of this process so far, in nanoseconds.
 ///
 /// # Panics
 /// Never on Linux.
@@ -59,7 +59,7 @@ fn inherited(fd: impl AsFd) -> io::Result<()> {
     fcntl(fd, FcntlArg::F_SETFD(FdFlag::empty())).map(drop).map_err(io::Error::from)
 }
 
-/// A descriptor that poll(2) never reports readable.
+/// A descriptor that poll(2) never reports as readable.
 fn silent() -> io::Result<OwnedFd> {
     Ok(EventFd::from_flags(EfdFlags::EFD_CLOEXEC)?.into())
 }
@@ -68,7 +68,7 @@ impl SyntheticKernel {
     /// A kernel with these lists of CPUs, in the form of sysfs, which writes its [`Wiring`] to a file when it has lanes.
     ///
     /// # Errors
-    /// What the kernel that runs refuses: descriptors.
+    /// Errors of the real kernel: descriptors.
     pub fn new(online: &str, possible: &str, wiring: &Path) -> io::Result<SyntheticKernel> {
         let bell = Bell::new()?;
         inherited(&bell)?;
@@ -83,12 +83,12 @@ impl SyntheticKernel {
         })))
     }
 
-    /// The recorder's CPU time since the events began to run, in nanoseconds.
+    /// The recorder's CPU time since the events began, in nanoseconds.
     pub fn cpu_time(&self) -> u64 {
         cpu_time().saturating_sub(*lock(&self.0.begun))
     }
 
-    /// Bytes of all lanes.
+    /// The size of all lanes in bytes.
     pub fn lane_bytes(&self) -> usize {
         lock(&self.0.made).iter().map(|(_, bytes)| bytes).sum()
     }
@@ -108,7 +108,7 @@ impl BpfSys for SyntheticKernel {
     fn map_create(&self, spec: &MapSpec<'_>) -> io::Result<OwnedFd> {
         let map = memfd_create(c"synthetic", MFdFlags::MFD_CLOEXEC)?;
         let bytes = spec.value_bytes as usize * spec.entries as usize;
-        // As with BPF's maps, all memory is there from the beginning.
+        // As with BPF maps, all memory is there from the beginning.
         let bytes_of_pages = i64::try_from(bytes.next_multiple_of(page_size()));
         fallocate(&map, FallocateFlags::empty(), 0, bytes_of_pages.map_err(io::Error::other)?)?;
         // Only lanes are such large mappings.
@@ -246,11 +246,11 @@ impl Sys for SyntheticKernel {
     }
 }
 
-/// Takes over a descriptor that was inherited under this number.
+/// Takes over an inherited descriptor by its number.
 ///
 /// # Safety
 /// It must be open, and nothing else may close it.
 pub(super) unsafe fn inherited_fd(fd: RawFd) -> OwnedFd {
-    // SAFETY: the caller's promise.
+    // SAFETY: guaranteed by the caller.
     unsafe { OwnedFd::from_raw_fd(fd) }
 }

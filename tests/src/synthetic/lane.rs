@@ -1,4 +1,4 @@
-//! Writing into a lane as the programs do: see `kernel/src/bpf/programs/event.rs`, which this follows step by step.
+//! Writes into a lane like the programs: see `kernel/src/bpf/programs/event.rs`, which this follows step by step.
 
 use std::cell::Cell;
 use std::io;
@@ -16,7 +16,7 @@ use crate::trace::now;
 /// A thread's name, as the kernel keeps it.
 pub type Name = [u8; 16];
 
-/// A lane, as its writer sees it.
+/// A lane, from the view of its writer.
 #[derive(Debug)]
 pub struct WrittenLane {
     mapping: Mapping,
@@ -24,25 +24,25 @@ pub struct WrittenLane {
     seen: Cell<Seen>,
 }
 
-/// What a lane's writer sees of its reader.
+/// The writer's view of a lane's reader.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Seen {
     tail: u64,
-    /// When the reader was first seen to have taken what was there.
+    /// When the reader was first seen to have read everything.
     time: u64,
-    /// How often it took something.
+    /// How often it read something.
     pub looks: u64,
-    /// The longest time between two events of the lane, in nanoseconds, within which it took nothing and after which it did.
+    /// The longest time between two events of the lane, in nanoseconds, such that it was empty in between and got an event after it.
     pub longest: u64,
-    /// The most records that waited for it.
+    /// The maximum number of records that waited for it.
     pub most: u64,
 }
 
-/// What became of an event.
+/// The fate of an event.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Put {
     Written,
-    /// The same, and the reader is to be woken.
+    /// The same, and the reader must be woken.
     Ring,
     /// There was no room.
     Lost,
@@ -50,7 +50,7 @@ pub enum Put {
     Closed,
 }
 
-/// An event, and the thread that its record names first.
+/// An event, and the first thread that its record names.
 #[derive(Clone, Copy, Debug)]
 pub struct Written {
     pub kind: RecordKind,
@@ -69,7 +69,7 @@ const PRIO: u8 = 120;
 /// `read` on x86-64, in which threads block here.
 const SYSCALL: u16 = 0;
 
-/// A record of `sched_switch`: who goes out sleeps, unless it is the idle thread.
+/// A record of `sched_switch`: the outgoing thread sleeps, unless it is the idle thread.
 pub fn switch(prev: u32, next: u32, name: Name) -> Written {
     let mut record = [0; RECORD_BYTES];
     let is_idle = prev == 0;
@@ -98,11 +98,11 @@ impl WrittenLane {
     /// Maps the lane of a descriptor, of that many bytes.
     ///
     /// # Errors
-    /// What mmap(2) returns.
+    /// Errors of mmap(2).
     pub fn new(fd: impl AsFd, bytes: usize) -> io::Result<WrittenLane> {
         let mapping = Mapping::new(Some(fd.as_fd()), bytes)?;
-        // The kernel has the pages of its maps at hand. Before Linux 5.14 the first round through the lane takes longer instead.
-        // SAFETY: base and length are those of a mapping; its content is not changed.
+        // The kernel has the pages of its maps in memory. Before Linux 5.14, the first round through the lane takes longer instead. SAFETY:
+        // base and length are those of a mapping; its content is not changed.
         unsafe { libc::madvise(mapping.base().cast(), mapping.len(), libc::MADV_POPULATE_WRITE) };
         let records = bytes.saturating_sub(at::RECORDS) / RECORD_BYTES;
         if !records.is_power_of_two() {
@@ -114,30 +114,30 @@ impl WrittenLane {
     fn word(&self, at: i16) -> &AtomicU64 {
         let at = at as usize;
         assert!(at.is_multiple_of(8) && at + 8 <= self.mapping.len());
-        // SAFETY: the assertion keeps the aligned word inside of the mapping, which lives as long as self. Writer and reader
-        // access these words only whole.
+        // SAFETY: the assertion keeps the aligned word inside of the mapping, which lives as long as self. Writer and reader access these
+        // words only as a whole.
         unsafe { AtomicU64::from_ptr(self.mapping.base().add(at).cast()) }
     }
 
     fn add_one(&self, at: i16) {
-        // Only the writer changes what it counts.
+        // Only the writer changes its counters.
         self.word(at).store(self.word(at).load(Ordering::Relaxed) + 1, Ordering::Relaxed);
     }
 
     fn store(&self, head: u64, record: &RawRecord) {
         let slot = head as usize & (self.shape.records - 1);
         let at = at::RECORDS + slot * RECORD_BYTES;
-        // SAFETY: the slot is below the number of records, all of which are inside of the mapping. The reader does not look at
-        // records from the head on.
+        // SAFETY: the slot is below the number of records, all of which are in the mapping. The reader does not read records from the head
+        // on.
         unsafe {
             self.mapping.base().add(at).copy_from_nonoverlapping(record.as_ptr(), RECORD_BYTES);
         };
     }
 
-    /// Writes the name of a thread, unless it was the last one written at its place. Returns how many records that took.
+    /// Writes the name of a thread, unless it was the last one written at its place. Returns how many records that needed.
     fn tell_name(&self, head: u64, (tid, name): (u32, Name)) -> u64 {
         let place = at::NAMES as usize + (tid as usize & (NAMES - 1)) * NAME_BYTES;
-        // SAFETY: all places of names are inside of the mapping, before the records; only the writer uses them.
+        // SAFETY: all places of names are in the mapping, before the records; only the writer uses them.
         let known = unsafe { &mut *self.mapping.base().add(place).cast::<(u64, Name)>() };
         if *known == (u64::from(tid), name) {
             return 0;
@@ -162,14 +162,14 @@ impl WrittenLane {
                 return Put::Lost;
             }
         }
-        // In the order in which a program does it. What it is followed by must not be seen first.
+        // In the same order as in a program. The following stores must not become visible first.
         self.word(at::BUSY).store(1, Ordering::SeqCst);
         self.add_one(at::FIRED + 8 * (event.kind as i16 - RecordKind::Switch as i16));
         // While the lane is busy: see `Lane::is_at_rest`.
         let now = now();
         let time = now.to_ne_bytes();
         let mut head = self.word(at::HEAD).load(Ordering::Relaxed);
-        // Acquire: the reader has read what was there before.
+        // Acquire: the reader has read the earlier content.
         let tail = self.word(at::TAIL).load(Ordering::Acquire);
         self.see(now, head, tail);
         if head - tail >= (self.shape.records - SPARE) as u64 {
@@ -193,7 +193,7 @@ impl WrittenLane {
         set(&mut record, part::TIME, time);
         self.store(head, &record);
         head += 1;
-        // Release: the records come before the head.
+        // Release: the records precede the head.
         self.word(at::HEAD).store(head, Ordering::Release);
         self.word(at::BUSY).store(0, Ordering::Release);
         if head < self.word(at::BELL).load(Ordering::Relaxed) {
@@ -219,17 +219,17 @@ impl WrittenLane {
         self.seen.set(seen);
     }
 
-    /// What was seen of the reader so far.
+    /// The known facts about the reader so far.
     pub fn seen(&self) -> Seen {
         self.seen.get()
     }
 
-    /// How many events found no room.
+    /// How many events were dropped for lack of room.
     pub fn lost(&self) -> u64 {
         self.word(at::LOST).load(Ordering::Relaxed)
     }
 
-    /// Whether the reader has taken everything.
+    /// Whether the reader has read everything.
     pub fn is_empty(&self) -> bool {
         let word = |at| self.word(at).load(Ordering::Acquire);
         word(at::HEAD) == word(at::TAIL)

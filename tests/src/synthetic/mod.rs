@@ -1,4 +1,4 @@
-//! A machine with as many CPUs as one likes, whose lanes are filled by a process instead of the kernel.
+//! A machine with any number of CPUs, whose lanes are filled by a process instead of the kernel.
 //!
 //! ```text
 //!   recorder   fxtrec's own record::run_on, with a SyntheticKernel: maps are memfds, perf's rings stay empty
@@ -6,9 +6,8 @@
 //!   player     writes switches, wake-ups and names into the lanes, as the programs of kernel::bpf do
 //! ```
 //!
-//! Nothing of fxtrec is copied: from the lanes on, the recording is that of `fxtrec -a --source bpf`. What differs from real
-//! CPUs: one process writes all lanes, so it shares a memory cache with one CPU only, and events are not slowed down by what
-//! writes them.
+//! No part of fxtrec is replaced: from the lanes on, the recording is that of `fxtrec -a --source bpf`. The differences from real CPUs: one
+//! process writes all lanes, so it shares a memory cache with one CPU only, and writing does not slow down the events.
 
 pub mod kernel;
 pub mod lane;
@@ -19,20 +18,20 @@ use std::io;
 use std::os::fd::RawFd;
 use std::path::Path;
 
-/// What a player has to know of a recorder's lanes: descriptors that it inherits.
+/// The data about a recorder's lanes that a player needs: inherited descriptors.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Wiring {
-    /// What wakes the reader.
+    /// The descriptor that wakes the reader.
     pub bell: RawFd,
     /// The lane of each CPU: its number, its descriptor, and its size in bytes.
     pub lanes: Vec<(u32, RawFd, usize)>,
 }
 
 impl Wiring {
-    /// Writes it into a file.
+    /// Writes it to a file.
     ///
     /// # Errors
-    /// What writing the file returns.
+    /// Errors of writing the file.
     pub fn write(&self, path: &Path) -> io::Result<()> {
         let lanes = self.lanes.iter().map(|(cpu, fd, bytes)| format!("{cpu} {fd} {bytes}\n"));
         std::fs::write(path, format!("{}\n{}", self.bell, lanes.collect::<String>()))
@@ -41,7 +40,7 @@ impl Wiring {
     /// Reads it back.
     ///
     /// # Errors
-    /// What reading the file returns, or that it holds something else.
+    /// Errors of reading the file, or that it contains something else.
     pub fn read(path: &Path) -> io::Result<Wiring> {
         let text = std::fs::read_to_string(path)?;
         let parse = || -> Option<Wiring> {

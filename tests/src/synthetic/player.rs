@@ -1,7 +1,7 @@
-//! Plays what the CPUs of a synthetic machine do.
+//! Simulates the activity of the CPUs of a synthetic machine.
 //!
-//! Four threads share each CPU. One wakes the next and blocks, which makes a wake-up and a switch; after eight of these the CPU is
-//! idle until an interrupt wakes the next. A quarter of the wake-ups come from the CPU before.
+//! Four threads share each CPU. One wakes the next and blocks, which is a wake-up and a switch; after eight of these the CPU is idle until
+//! an interrupt wakes the next. A quarter of the wake-ups are caused by the previous CPU.
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -16,19 +16,19 @@ use super::kernel::inherited_fd;
 use super::lane::{Name, Put, WrittenLane, switch, wakeup};
 use crate::trace::now;
 
-/// Far above the threads that run, and below what a record has room for.
+/// Far above the ids of real threads, and within the limits of a record.
 const FIRST_TID: u32 = 3_000_000;
 
 /// Threads of each CPU.
 const THREADS: u32 = 4;
 
-/// Switches from thread to thread between two times that a CPU is idle.
+/// Switches from thread to thread between two idle times of a CPU.
 const UNTIL_IDLE: u32 = 8;
 
-/// So many events are written at most before it is asked again how many are due.
+/// The maximum number of events written before checking again how many are due.
 const BURST: u64 = 256;
 
-/// How often the size of the output is looked at.
+/// How often the size of the output is checked.
 const LOOK_NS: u64 = 2_000_000;
 
 /// An uneven load: this many CPUs are hot, and have this share of all events, in percent.
@@ -41,7 +41,7 @@ pub struct Play {
     /// Events per second, of all CPUs together.
     pub rate: u64,
     pub duration: Duration,
-    /// Whether a few CPUs do most of it.
+    /// Whether a few CPUs have most of the events.
     pub uneven: bool,
     /// The file whose growth is watched.
     pub output: Option<PathBuf>,
@@ -50,18 +50,17 @@ pub struct Play {
 /// What was played.
 #[derive(Clone, Debug, Default)]
 pub struct Played {
-    /// Events, those that were lost included.
+    /// The number of events, including lost ones.
     pub produced: u64,
     pub lost: u64,
     pub seconds: f64,
-    /// For each CPU its number, switches that were written, and events of its lane that were lost.
+    /// For each CPU its number, the number of switches written, and of events lost in its lane.
     pub cpus: Vec<(u32, u64, u64)>,
-    /// Of the lane that was fullest: what part of it was filled at most, how often it was read, and the longest time in milliseconds
-    /// between two times.
+    /// For the fullest lane: the maximum filled part, how often it was read, and the longest time in milliseconds between two reads.
     pub fullest: Option<(f64, u64, f64)>,
-    /// When the output had how many bytes.
+    /// The size of the output over time, in bytes.
     pub sizes: Vec<(u64, u64)>,
-    /// Of [`Player::filled`]: the recorder's threads, and for how many nanoseconds each had a CPU.
+    /// For [`Player::filled`]: the recorder's threads, and the CPU time of each in nanoseconds.
     pub threads: Vec<(String, u64)>,
 }
 
@@ -74,7 +73,7 @@ impl Played {
         })
     }
 
-    /// Reads what [`Played::to_json`] made.
+    /// Parses the output of [`Played::to_json`].
     pub fn from_json(value: &serde_json::Value) -> Option<Played> {
         let number = |value: &serde_json::Value| value.as_u64();
         let cpu = |row: &serde_json::Value| {
@@ -97,14 +96,14 @@ impl Played {
     }
 }
 
-/// A CPU that is played.
+/// A simulated CPU.
 #[derive(Debug)]
 struct PlayedCpu {
     number: u32,
     lane: WrittenLane,
     /// The first of its threads.
     first: u32,
-    /// Which of them has the CPU or had it last; the CPU is idle if `is_idle`.
+    /// The thread that has the CPU or had it last; the CPU is idle if `is_idle`.
     turn: u32,
     is_idle: bool,
     /// The next one is awake.
@@ -123,11 +122,11 @@ fn name(cpu: u32, thread: Option<u32>) -> Name {
     name
 }
 
-/// The CPUs of a machine, played.
+/// The CPUs of a machine, simulated.
 #[derive(Debug)]
 pub struct Player {
     cpus: Vec<PlayedCpu>,
-    /// The names of all threads, and of the idle one of each CPU as the fifth.
+    /// The names of all threads; the idle task of each CPU is the fifth.
     names: Vec<[Name; THREADS as usize + 1]>,
     bell: std::fs::File,
     seed: u64,
@@ -135,15 +134,15 @@ pub struct Player {
 }
 
 impl Player {
-    /// Takes over what was inherited from the recorder.
+    /// Takes ownership of the descriptors that were inherited from the recorder.
     ///
     /// # Errors
-    /// What mapping the lanes returns.
+    /// Errors of mapping the lanes.
     ///
     /// # Safety
-    /// The wiring must be that of the process that started this one, and be taken over once.
+    /// The wiring must be that of the process that started this one, and be used once.
     pub unsafe fn new(wiring: &Wiring) -> io::Result<Player> {
-        // SAFETY: the caller's promise.
+        // SAFETY: guaranteed by the caller.
         let take = |fd| unsafe { inherited_fd(fd) };
         let lane = |(&(number, fd, bytes), first)| -> io::Result<PlayedCpu> {
             let lane = WrittenLane::new(take(fd), bytes)?;
@@ -188,7 +187,7 @@ impl Player {
         self.roll(of) as usize
     }
 
-    /// Plays one event of a CPU, by number of its place.
+    /// Simulates one event of a CPU, given by its index.
     fn play_one(&mut self, at: usize) -> Put {
         let from_other = self.roll(4) == 0;
         let cpu = &self.cpus[at];
@@ -234,11 +233,11 @@ impl Player {
     }
 
     fn ring(&self) {
-        // A counter that is too full to be added to is readable already.
+        // A counter that is too full to be added to is already readable.
         let _ = nix::unistd::write(&self.bell, &1u64.to_ne_bytes());
     }
 
-    /// Plays until the time is over.
+    /// Runs until the time is over.
     pub fn play(&mut self, wanted: &Play) -> Played {
         let begin = now();
         let mut played = Played::default();
@@ -266,10 +265,10 @@ impl Player {
     }
 
     /// Overfills the lanes of every 64th CPU while the recorder is stopped; the others have a few events. Then half of the full ones
-    /// continue, which reports the loss in its place, and half never do.
+    /// continue, which reports the loss at its place, and half never do.
     ///
     /// # Errors
-    /// What the recorder cannot be stopped for.
+    /// When the recorder cannot be stopped.
     pub fn overflow(&mut self) -> io::Result<Played> {
         const APART: usize = 64;
         let recorder = stop_recorder()?;
@@ -290,11 +289,11 @@ impl Player {
         Ok(played)
     }
 
-    /// Fills all lanes to four fifths while the recorder is stopped, all in the same time, and lets it read them. The time is from then on
-    /// until the lanes are empty.
+    /// Fills all lanes to four fifths while the recorder is stopped, over the same interval, and then lets it read them. The time is from
+    /// that moment until the lanes are empty.
     ///
     /// # Errors
-    /// What the recorder cannot be stopped for.
+    /// When the recorder cannot be stopped.
     pub fn filled(&mut self) -> io::Result<Played> {
         let recorder = stop_recorder()?;
         let least = self.cpus.iter().map(|cpu| cpu.lane.records()).min().unwrap_or(0);
@@ -320,7 +319,7 @@ impl Player {
         Ok(played)
     }
 
-    /// Counts what was played by now.
+    /// Counts the events that were simulated so far.
     pub fn fill_in(&self, played: &mut Played) {
         played.produced = self.produced;
         played.cpus =
@@ -349,7 +348,7 @@ fn stop_recorder() -> io::Result<Pid> {
     Ok(recorder)
 }
 
-/// The names of the process's threads, and for how many nanoseconds each had a CPU.
+/// The names of the process's threads, and the CPU time of each in nanoseconds.
 fn cpu_times(process: Pid) -> io::Result<Vec<(String, u64)>> {
     let tasks = std::fs::read_dir(format!("/proc/{process}/task"))?;
     let time = |task: io::Result<std::fs::DirEntry>| {
@@ -366,11 +365,10 @@ fn size(path: &Path) -> Option<u64> {
     Some(path.metadata().ok()?.len())
 }
 
-/// Keeps this process on one CPU, as `taskset` does, before others there as far as that is permitted: what it stands for are CPUs
-/// that nothing else uses.
+/// Pins this process to one CPU, as `taskset` does, with high priority if permitted: it represents CPUs that nothing else uses.
 ///
 /// # Errors
-/// What the kernel says of such a CPU.
+/// The kernel's errors for such a CPU.
 pub fn pin_to(cpu: usize) -> io::Result<()> {
     let mut set = nix::sched::CpuSet::new();
     set.set(cpu)?;

@@ -1,4 +1,4 @@
-//! Whether a recording of a synthetic machine has all that was played, in order, and how long events took to get into it.
+//! Whether a recording of a synthetic machine has everything that was simulated, in order, and how long events took to get into it.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -9,25 +9,25 @@ use serde_json::{Value, json};
 use super::player::Played;
 use crate::event::{Event, texts};
 
-/// What a recording has.
+/// The content of a recording.
 #[derive(Clone, Debug, Default)]
 pub struct Verdict {
-    /// Switches and wake-ups of the synthetic machine's CPUs, without those that were inferred.
+    /// Switches and wake-ups of the synthetic machine's CPUs, without inferred ones.
     pub recorded: u64,
-    /// Those that the recording says were lost.
+    /// Events that the recording reports as lost.
     pub lost: u64,
-    /// What is wrong with it; empty if nothing is.
+    /// The faults in it; empty if there are none.
     pub faults: Vec<String>,
-    /// Nanoseconds from events to their being in the output, from the shortest.
+    /// Nanoseconds from events to their appearance in the output, from the shortest.
     pub delays: Vec<u64>,
     pub bytes: u64,
 }
 
-/// What is taken from the records.
+/// The data taken from the records.
 #[derive(Debug)]
 struct Look<'a> {
     played: &'a Played,
-    /// How many of [`Played::sizes`] are behind.
+    /// How many of [`Played::sizes`] have been passed.
     size: usize,
     time: u64,
     backwards: u64,
@@ -50,7 +50,7 @@ impl Look<'_> {
         while sizes.get(self.size).is_some_and(|(_, size)| *size < end) {
             self.size += 1;
         }
-        // What was not in the output when the player ended has no such time.
+        // Events that were not in the output when the player ended have no such time.
         if (self.wakeups + end).is_multiple_of(SAMPLED)
             && let Some((when, _)) = sizes.get(self.size)
         {
@@ -88,10 +88,10 @@ impl Visitor for Look<'_> {
     }
 }
 
-/// Reads a recording of what was played.
+/// Reads a recording of a simulation.
 ///
 /// # Errors
-/// What keeps it from being read.
+/// When it cannot be read.
 pub fn judge(path: &Path, played: &Played) -> Result<Verdict, fxt_reader::Error> {
     let mut look = Look {
         played,
@@ -148,7 +148,7 @@ pub fn judge(path: &Path, played: &Played) -> Result<Verdict, fxt_reader::Error>
 }
 
 impl Verdict {
-    /// As JSON, with the median, the 99th percentile and the greatest of the delays in milliseconds.
+    /// As JSON, with the median, the 99th percentile and the maximum of the delays in milliseconds.
     pub fn to_json(&self) -> Value {
         let faults: Vec<&String> = self.faults.iter().take(5).collect();
         let delay = |percent: usize| {

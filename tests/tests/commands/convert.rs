@@ -1,5 +1,4 @@
-//! Conversions as their users meet them: the command line, pipes, memory, and a viewer of another
-//! project that reads what comes out.
+//! Conversions as users run them: the command line, pipes, memory, and another project's viewer that reads the result.
 
 mod memory;
 mod packing;
@@ -11,7 +10,7 @@ use fxtrec_tests::recording::record_in;
 use fxtrec_tests::root::may_record;
 use fxtrec_tests::trace::Trace;
 
-/// A folder with a recording of `true` and what the machine did meanwhile in t.fxt; none without root.
+/// A folder with a recording of `true` and of other activity on the machine in t.fxt; `None` without root.
 fn recording() -> Option<(Folder, Trace)> {
     if !may_record() {
         return None;

@@ -1,5 +1,5 @@
-//! Long traces, which commands read by several threads where there are several CPUs: what they print is the same to the
-//! byte as with one CPU, where one thread does it all.
+//! Long traces, which commands read by several threads if there are several CPUs: their output is the same to the byte as with one CPU,
+//! where one thread does everything.
 
 use std::fs;
 use std::io::{Read, Write};
@@ -13,7 +13,7 @@ use fxtrec_tests::root::may_record;
 
 const PINGPONG: &str = env!("CARGO_BIN_EXE_pingpong");
 
-/// Some MiB more than one thread reads and analyses alone.
+/// Some MiB more than the amount that a single thread reads and analyses.
 const LEAST: u64 = 10 << 20;
 
 /// fxtrec with these arguments, by one thread and by several.
@@ -28,7 +28,7 @@ fn both(folder: &Folder, args: &[&str]) -> [Done; 2] {
     [alone, folder.fxtrec(args)]
 }
 
-/// Both print the same. Returns it.
+/// Both print the same output. Returns it.
 #[track_caller]
 fn agree(folder: &Folder, args: &[&str]) -> Done {
     let [alone, together] = both(folder, args);
@@ -65,7 +65,7 @@ fn reports_of_long_traces_are_the_same_by_one_thread_and_by_several() {
     agree(&folder, &["report", "--csv", "--comm", "pingpong", "--to", "+300ms", "long.fxt"]);
     agree(&folder, &["dump", "--stats", "long.fxt"]).expect(0);
 
-    // In a container, in pieces of one, with a part missing, and with something behind it.
+    // In a container, in pieces of one, with a part missing, and with something after it.
     let packed = gzip(&bytes);
     folder.write("whole.gz", &packed);
     let same = agree(&folder, &["report", "--json", "whole.gz"]).expect(0);
@@ -85,7 +85,7 @@ fn reports_of_long_traces_are_the_same_by_one_thread_and_by_several() {
     folder.write("damaged.gz", damaged);
     agree(&folder, &["report", "damaged.gz"]);
 
-    // Cut at some places, within records or between them, and damaged where two threads are at work.
+    // Truncated at some places, within records or between them, and damaged where two threads work.
     for parts in [81, 87, 93, 99] {
         folder.write("cut.fxt", &bytes[..bytes.len() / 100 * parts + parts % 24]);
         agree(&folder, &["report", "--json", "cut.fxt"]).expect(0);

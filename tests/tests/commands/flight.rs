@@ -1,4 +1,4 @@
-//! Flight recording: what circular mode keeps and writes, and long recordings in several files.
+//! Flight recording: the data that circular mode keeps and writes, and long recordings in several files.
 
 mod counted;
 mod providers;
@@ -14,10 +14,10 @@ use std::process::Stdio;
 use fxtrec_tests::binary;
 use fxtrec_tests::process::Process;
 
-/// A recording that runs, and what it and its command say.
+/// A running recording, with its output and its command's.
 struct Recorder(Process);
 
-/// The next line, without its end.
+/// The next line, without its line break.
 fn next_line(from: &mut impl BufRead) -> String {
     from.lines().next().expect("one more line").expect("text")
 }
@@ -38,7 +38,7 @@ impl Recorder {
         assert_eq!(self.printed(), line);
     }
 
-    /// The next line that fxtrec says.
+    /// The next line that fxtrec prints.
     fn said(&mut self) -> String {
         next_line(self.0.stderr())
     }
@@ -48,12 +48,12 @@ impl Recorder {
         self.0.kill();
     }
 
-    /// Gives the command a line.
+    /// Sends the command a line.
     fn say(&mut self, line: &str) {
         self.0.tell(line);
     }
 
-    /// Waits for the end: the status, and the rest of what was said.
+    /// Waits for the end: returns the status, and the rest of the output.
     fn end(mut self) -> (i32, String) {
         self.0.end_input();
         let rest: Vec<String> = self.0.stderr().lines().map(|line| line.expect("text")).collect();
@@ -62,7 +62,7 @@ impl Recorder {
     }
 }
 
-/// Runs a subcommand of fxtrec, which must succeed, and returns what it printed.
+/// Runs a subcommand of fxtrec, which must succeed, and returns its output.
 fn fxtrec_says(args: &[&str]) -> String {
     let mut child =
         binary::command().args(args).stdout(Stdio::piped()).spawn().expect("fxtrec runs");

@@ -1,4 +1,4 @@
-//! Traces that earlier versions wrote: what fxtrec says of them stays what those versions said. See `tests/golden/README.md`.
+//! Traces of earlier versions: fxtrec's output about them must equal that of those versions. See `tests/golden/README.md`.
 
 use std::path::{Path, PathBuf};
 
@@ -6,7 +6,7 @@ use fxtrec_tests::folder::Folder;
 use fxtrec_tests::trace::Trace;
 use serde_json::Value;
 
-/// What was said of each trace: the arguments without the trace, and the ending of the file that has the answer.
+/// The stored outputs for each trace: the arguments without the trace, and the ending of the file with the answer.
 const QUESTIONS: [(&[&str], &str); 3] = [
     (&["report", "--json"], "report.json"),
     (&["why", "--json"], "why.json"),
@@ -64,7 +64,7 @@ fn a_trace_of_each_version_is_read_as_that_version_read_it() {
     }
 }
 
-/// It would compare nothing otherwise.
+/// Otherwise it would compare nothing.
 #[test]
 #[should_panic(expected = "x.b[1]")]
 fn a_figure_that_changed_is_found() {

@@ -1,4 +1,4 @@
-//! Traces of other recorders agree with one of fxtrec's own that is taken at the same time.
+//! Traces of other recorders agree with one of fxtrec's that is recorded at the same time.
 
 mod other;
 
@@ -18,7 +18,7 @@ use fxtrec_tests::trace::{Switch, Trace};
 use crate::page::scene::Scene;
 use other::{Instance, PINGPONG, hide_function_filters};
 
-/// Two recorders stamp the same event a little apart, and the host of a virtual machine may take the CPU away between.
+/// Two recorders stamp the same event at slightly different times, and the host of a virtual machine may take the CPU away in between.
 const CLOCK_ERROR: u64 = 50_000_000;
 
 /// Two thousand rounds of the workload switch at least this often, wherever its two threads are.
@@ -27,7 +27,7 @@ const MANY: usize = 2000;
 /// Bits of a tid in a koid.
 const TIDS: u64 = 1 << 22;
 
-/// Converts a file of the folder, and holds the trace against what is promised of every one.
+/// Converts a file of the folder, and checks the guarantees that hold for every trace.
 fn convert(folder: &Folder, input: &str) -> Trace {
     folder.fxtrec(["convert", input, "theirs.fxt"]).expect(0);
     folder.fxtrec(["dump", "--check", "theirs.fxt"]).expect(0);
@@ -36,11 +36,11 @@ fn convert(folder: &Folder, input: &str) -> Trace {
 
 /// Records with fxtrec while a command runs in the folder, often another recorder.
 fn record(folder: &Folder, command: &[&str]) -> Trace {
-    // The switches of another source would differ, since it may see what this one does not.
+    // The switches of another source would differ, since it may see switches that this one does not.
     record_in(folder, &["--quiet", "--source", "perf"], command).trace
 }
 
-/// What two recorders must agree on.
+/// The facts on which two recorders must agree.
 fn pair(switch: &Switch) -> (u64, u64) {
     (switch.outgoing % TIDS, switch.incoming % TIDS)
 }
@@ -50,7 +50,7 @@ fn seen(trace: &Trace, cpu: u16) -> Vec<&Switch> {
     trace.switches.iter().filter(|switch| switch.cpu == cpu && !switch.inferred).collect()
 }
 
-/// Asserts that `other` has, on each CPU and while it was on, the very switches of `ours`. Returns how many.
+/// Asserts that `other` has, on each CPU and while it was recording, exactly the switches of `ours`. Returns how many.
 fn assert_same_switches(other: &Trace, ours: &Trace) -> usize {
     assert_eq!(ours.stats().number("lost"), 0);
     assert_eq!(other.stats().number("lost"), 0);
@@ -62,7 +62,7 @@ fn assert_same_switches(other: &Trace, ours: &Trace) -> usize {
         let is_first = |switch: &&Switch| {
             pair(switch) == pair(first) && switch.time.abs_diff(first.time) < CLOCK_ERROR
         };
-        // The same pair may switch often: the start is where all that follow agree.
+        // The same pair may switch often: the start is where all following switches agree.
         let candidates = ours.iter().enumerate().filter(|(_, switch)| is_first(switch));
         let matching = candidates.map(|(at, _)| at).find(|at| {
             ours[*at..].iter().zip(&other).all(|(ours, other)| {
@@ -81,7 +81,7 @@ fn assert_same_switches(other: &Trace, ours: &Trace) -> usize {
 }
 
 #[test]
-fn perf_data_tells_the_switches_that_fxtrec_saw_at_the_same_time() {
+fn perf_data_reports_the_switches_that_fxtrec_saw_at_the_same_time() {
     if !may_record() || !tools::or_skip(&["perf"]) {
         return;
     }
@@ -140,7 +140,7 @@ fn perf_data_from_a_pipe_tells_as_much_as_from_a_file() {
 }
 
 #[test]
-fn the_text_of_ftrace_tells_the_switches_that_fxtrec_saw_at_the_same_time() {
+fn the_text_of_ftrace_reports_the_switches_that_fxtrec_saw_at_the_same_time() {
     if !may_record() {
         return;
     }
@@ -162,7 +162,7 @@ fn the_text_of_ftrace_tells_the_switches_that_fxtrec_saw_at_the_same_time() {
 }
 
 #[test]
-fn trace_dat_of_both_versions_tells_the_switches_that_fxtrec_saw_at_the_same_time() {
+fn trace_dat_of_both_versions_reports_the_switches_that_fxtrec_saw_at_the_same_time() {
     if !may_record() || !tools::or_skip(&["trace-cmd"]) {
         return;
     }
@@ -172,8 +172,8 @@ fn trace_dat_of_both_versions_tells_the_switches_that_fxtrec_saw_at_the_same_tim
         "--file-version 7 --compression none",
         "--file-version 7 --compression zstd",
     ] {
-        // It copies /proc/kallsyms in two looks, before it records, and gives up when a BPF program has come or gone between: so it
-        // sees a copy.
+        // It reads /proc/kallsyms twice, before it records, and gives up if a BPF program was loaded or unloaded in between: so it sees a
+        // copy.
         let script = format!(
             "{} && cat /proc/kallsyms >symbols && mount --bind symbols /proc/kallsyms && \
              exec trace-cmd record -q -b 8192 -C mono {way} -o trace.dat \
@@ -185,7 +185,7 @@ fn trace_dat_of_both_versions_tells_the_switches_that_fxtrec_saw_at_the_same_tim
         let count = assert_same_switches(&theirs, &ours);
         assert!(count >= MANY, "{way}: {count} switches");
 
-        // The same by the text that trace-cmd prints, as far as its microseconds go.
+        // The same with trace-cmd's text output, which has microseconds only.
         let text = folder.run(Command::new("trace-cmd").args(["report", "trace.dat"])).expect(0);
         folder.write("report.txt", text.stdout);
         let told = convert(&folder, "report.txt");
@@ -209,7 +209,7 @@ fn what_is_no_trace_is_refused_and_leaves_no_file() {
     }
 }
 
-/// What a command says of the trace `t`, which is also its standard input, in two pieces, and how it ends.
+/// The output of a command for the trace `t`, which is also its standard input, in two pieces, and its exit status.
 fn answer(folder: &Folder, command: &str) -> (i32, String) {
     let line = format!("(head -c 5 t; sleep 0.02; tail -c +6 t) | \"$0\" {command}");
     let mut shell = Command::new("sh");
@@ -260,7 +260,7 @@ fn commands_answer_of_a_perfetto_trace_as_of_what_it_is_converted_to() {
         ("compare t -- t", 0),
         ("report -", 0),
         ("dump -", 0),
-        // The same pipe by a path.
+        // The same pipe through a path.
         ("report /dev/stdin", 0),
         ("report - --fail-if 'wakeup.max > 1ns if cpu = 1'", 3),
         ("why -", 0),
@@ -281,7 +281,7 @@ fn commands_answer_of_a_perfetto_trace_as_of_what_it_is_converted_to() {
     }
 }
 
-/// A field of a message in Protocol Buffers that has bytes.
+/// A Protocol Buffers field with bytes.
 fn field(number: u8, content: &[u8]) -> Vec<u8> {
     let mut field = vec![number << 3 | 2];
     let mut length = content.len();
@@ -307,7 +307,7 @@ fn a_small_perfetto_trace_that_unpacks_into_much_takes_bounded_memory() {
         let packed = packer.finish().expect("memory");
         let mut compressed = vec![0x92, 0x03];
         compressed.extend(&field(1, &packed)[1..]);
-        // A packet that is as recorders write them comes first.
+        // A normal packet is first.
         folder.write("bomb.pftrace", [field(1, &[10 << 3, 1]), field(1, &compressed)].concat());
         let line = "ulimit -v 400000 && exec \"$0\" convert -q bomb.pftrace out.fxt";
         folder.run(Command::new("sh").args(["-c", line]).arg(binary::fxtrec())).expect(0);

@@ -1,4 +1,4 @@
-//! Commands that make files from recordings, and pieces and windows of recordings.
+//! Commands that create files from recordings, and pieces and windows of recordings.
 
 mod convert;
 mod cores;

@@ -1,5 +1,5 @@
-//! Output files of all commands, in folders where others can put links, FIFOs and devices: what root creates belongs to
-//! the user who called sudo, and nothing else is touched.
+//! Output files of all commands, in folders where other users can place links, FIFOs and devices: files that root creates belong to the
+//! user who called sudo, and nothing else is touched.
 
 mod derived;
 mod modes;
@@ -33,7 +33,7 @@ fn mode(path: &Path) -> u32 {
     fs::symlink_metadata(path).unwrap_or_else(|error| panic!("{path:?}: {error}")).mode() & 0o7777
 }
 
-/// The names of all files in the folder, hidden ones as well.
+/// The names of all files in the folder, including hidden ones.
 fn names(folder: &Folder) -> Vec<String> {
     let entries = fs::read_dir(folder.path("")).expect("there");
     let mut names: Vec<String> = entries
@@ -43,13 +43,13 @@ fn names(folder: &Folder) -> Vec<String> {
     names
 }
 
-/// Records `true`, and what the machine does meanwhile, to `name`.
+/// Records `true`, and other activity on the machine, to `name`.
 fn trace(folder: &Folder, name: &str) {
     let done = folder.fxtrec(["-q", "-o", name, "--", "true"]).expect(0);
     assert!(fs::metadata(folder.path(name)).is_ok_and(|file| file.len() > 0), "{}", done.stderr);
 }
 
-/// What a shell runs in the folder.
+/// The output of a shell in the folder.
 fn shell(folder: &Folder, script: &str) -> Done {
     folder.run(Command::new("/bin/sh").args(["-c", script, "sh"]).arg(binary::fxtrec()))
 }

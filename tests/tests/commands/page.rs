@@ -1,7 +1,6 @@
-//! The page of `fxtrec report --html`, looked at in a real browser.
+//! The page of `fxtrec report --html`, in a real browser.
 //!
-//! The pages that the tests make, and what they looked like, stay in `target/tmp/page` until the
-//! next run.
+//! The pages that the tests create, and their screenshots, stay in `target/tmp/page` until the next run.
 
 mod browser;
 mod budget;
@@ -24,7 +23,7 @@ use fxtrec::report::page::{Budget, Page};
 use fxtrec::report::{Options, analysis};
 use scene::Scene;
 
-/// A second of four CPUs, in which something was lost.
+/// A second of four CPUs, with some losses.
 const SCENE: Scene = Scene { cpus: 4, threads: 40, events: 40_000, spans: true, gap: true };
 
 /// A file in the folder that stays until the next run.
@@ -34,7 +33,7 @@ fn kept(name: &str) -> PathBuf {
     folder.join(name)
 }
 
-/// Writes the page of a trace, with everything.
+/// Writes the page of a trace, with all sections.
 fn write_page(trace: &[u8], name: &str) -> PathBuf {
     write_page_within(trace, name, Page::new().within(Budget::All))
 }

@@ -1,4 +1,4 @@
-//! Queries by an engine that the test controls, so none has to be installed. `scripts/check-sql` runs them on DuckDB.
+//! Queries with an engine that the test controls, so none has to be installed. `scripts/check-sql` runs them on DuckDB.
 
 use std::os::unix::fs::PermissionsExt;
 use std::os::unix::process::ExitStatusExt;
@@ -12,7 +12,7 @@ use fxtrec_tests::wait::until;
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 
-/// A folder with a trace that has a span, and a program `duckdb` that does this.
+/// A folder with a trace that has a span, and a program `duckdb` with this script.
 fn folder(script: &str) -> Folder {
     let folder = Folder::new();
     folder.write(
@@ -50,7 +50,7 @@ fn a_trace_becomes_csv_of_the_tables_that_the_sql_names() {
     assert!(!done.stdout.contains("VIEW \"wait\""), "{}", done.stdout);
     assert!(done.stdout.contains("1000,2000,"), "{}", done.stdout);
     assert_eq!(temporary(&folder), Vec::<PathBuf>::new(), "nothing stays behind");
-    // By what was exported, in either format.
+    // From the exported tables, in either format.
     for format in ["csv", "parquet"] {
         folder.fxtrec(["export", "-q", "a.fxt", "-o", format, "--format", format]).expect(0);
         let done = folder.run(&mut query(&folder, &[format, "SELECT 1"]));
@@ -76,7 +76,7 @@ fn a_signal_takes_the_temporary_directory_along() {
 }
 
 #[test]
-fn everything_that_is_missing_is_said_at_once() {
+fn everything_that_is_missing_is_reported_at_once() {
     let folder = Folder::new();
     let mut command = binary::command();
     command.args(["query", "absent.fxt", "SELECT 1"]).env("PATH", folder.path("empty"));

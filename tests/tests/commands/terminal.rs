@@ -1,4 +1,4 @@
-//! What commands print on a terminal: tables that fit, colours, and a pager for what is longer than the screen.
+//! Output on a terminal: tables that fit, colours, and a pager for text that is longer than the screen.
 
 use std::fs::File;
 use std::io::{Read, Write};
@@ -38,7 +38,7 @@ fn command(folder: &TempDir, args: &[&str], variables: &[(&str, &str)]) -> std::
     command
 }
 
-/// What a terminal of [`SIZE`] gets, and how fxtrec ends.
+/// The output on a terminal of [`SIZE`], and the exit status.
 fn on_terminal(
     folder: &TempDir,
     args: &[&str],
@@ -52,7 +52,7 @@ fn on_terminal(
     // The terminal ends when its last descriptor is closed.
     drop((command, slave));
     let mut shown = Vec::new();
-    // The kernel says EIO when the other side has gone.
+    // The kernel returns EIO when the other side is closed.
     let _ = File::from(master).read_to_end(&mut shown);
     let status = child.wait().expect("its own child");
     (String::from_utf8(shown).expect("text").replace("\r\n", "\n"), status)
@@ -116,7 +116,7 @@ fn explanations_and_comparisons_fit_a_terminal_and_lose_no_word() {
     }
 }
 
-/// Converts `trace`, which comes slowly, to the file `to`, and looks for the line that says how far that is.
+/// Converts `trace`, which arrives slowly, to the file `to`, and waits for the progress line.
 fn shows_how_far_it_is(trace: &[u8], to: &str) {
     let folder = folder();
     let OpenptyResult { master, slave } = openpty(&SIZE, None).expect("a pseudo terminal");
@@ -130,10 +130,10 @@ fn shows_how_far_it_is(trace: &[u8], to: &str) {
         let mut whole = String::new();
         let mut piece = [0; 4096];
         let mut master = File::from(master);
-        // The kernel says EIO when the other side has gone.
+        // The kernel returns EIO when the other side is closed.
         while let Ok(read @ 1..) = master.read(&mut piece) {
             whole += &String::from_utf8_lossy(&piece[..read]);
-            // Nobody listens any more when it has been seen.
+            // The reader has been closed when it has been seen.
             let _ = shown.send(whole.clone());
         }
         whole

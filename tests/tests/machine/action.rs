@@ -1,4 +1,4 @@
-//! The action for GitHub and the template for GitLab: their scripts do what they say, and both call the same ones.
+//! The action for GitHub and the template for GitLab: their scripts work as documented, and both call the same ones.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -29,7 +29,7 @@ fn entries(map: &Yaml<'_>) -> Vec<(String, String)> {
     map.iter().map(|(name, value)| (text(name), text(value))).collect()
 }
 
-/// Runs `action/measure` on a command, two runs unless `settings` say otherwise, with a summary in `summary.md`.
+/// Runs `action/measure` on a command, two runs unless `settings` override it, with a summary in `summary.md`.
 fn measure(folder: &Folder, command: &str, settings: &[(&str, &str)]) -> Done {
     let summary = folder.path("summary.md");
     fs::write(&summary, "").expect("a file");
@@ -47,12 +47,12 @@ fn install(folder: &Folder, sum: &str) -> Done {
     folder.run(install.env("FXTREC_SHA256", sum).env("GITHUB_OUTPUT", folder.path("output")))
 }
 
-/// A release with the program that is tested, and its sum.
+/// A release with the tested program, and its checksum.
 fn release(folder: &Folder) -> String {
     let bin = folder.path("fxtrec-1-linux/bin");
     fs::create_dir_all(&bin).expect("a folder");
     copy_program(fxtrec(), &bin.join("fxtrec"));
-    // A debug build is large, and how well it is packed does not matter.
+    // A debug build is large, and its compression does not matter.
     let pack = ["-I", "gzip -1", "-cf", "release.tar.gz", "fxtrec-1-linux"];
     folder.run(Command::new("tar").args(pack)).expect(0);
     let sum = folder.run(Command::new("sha256sum").arg("release.tar.gz")).expect(0).stdout;
@@ -81,7 +81,7 @@ fn a_command_that_fails_ends_the_measurement_with_its_status() {
         return;
     }
     let folder = Folder::new();
-    // 3 would be that of a gate as well.
+    // A gate would also exit with 3.
     for status in [7, 3] {
         measure(&folder, &format!("exit {status}"), &[]).expect(status);
         let summary = folder.read("summary.md");
@@ -103,7 +103,7 @@ fn gates_fail_when_enough_runs_do() {
     Trace::read(&folder.path("results/run-2.fxt.zst")).assert_sound();
     assert!(folder.read("results/run-1.xml").contains("failures=\"1\""));
 
-    // Only the first run has a thread of that name.
+    // Only the first run has a thread with that name.
     folder.run(Command::new("sh").args(["-c", "cp \"$(command -v sleep)\" odd"])).expect(0);
     let once = "if [ ! -e seen ]; then touch seen; ./odd 0.01; fi";
     let settings = |when| {
@@ -128,7 +128,7 @@ fn a_disturbed_run_is_neither_failed_nor_passed() {
         return;
     }
     let folder = Folder::new();
-    // The verdicts themselves are tested elsewhere: this program stands for fxtrec on a disturbed in its second run.
+    // The verdicts themselves are tested elsewhere: this program simulates fxtrec on a disturbed machine in its second run.
     let stub = "#!/bin/sh\ncase \"$*\" in *run-2*) exit 4 ;; esac\n";
     folder.write("stub", stub);
     folder.run(Command::new("chmod").args(["+x", "stub"])).expect(0);
@@ -146,7 +146,7 @@ fn recordings_are_compared_with_those_of_the_base() {
         return;
     }
     let folder = Folder::new();
-    // Sleeps of 5 and 50 ms: nothing else that the machine does comes near the difference.
+    // Sleeps of 5 and 50 ms: no other activity on the machine comes close to the difference.
     let settings =
         [("RUNS", "4"), ("WORSE", "50%"), ("METRICS", "blocked.max if comm = \"sleep\"")];
     let first = measure(&folder, "sleep 0.005", &settings).expect(0);
@@ -173,7 +173,7 @@ fn the_action_hands_each_input_to_its_scripts() {
         let Some(run) = field(step, "run") else { continue };
         let checked = Command::new("bash").args(["-n", "-c", &run]).output().expect("bash");
         assert!(checked.status.success() && checked.stderr.is_empty(), "{run}");
-        // Inputs reach a shell as variables, never as a part of its script.
+        // Inputs reach a shell as variables, never as part of its script.
         assert!(!run.contains("${{"), "{run}");
         for (variable, value) in entries(&step["env"]) {
             let handed = value.contains("inputs.") && !run.contains(&format!("${variable}"));

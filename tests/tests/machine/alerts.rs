@@ -1,4 +1,4 @@
-//! `fxtrec daemon --alert`: when something happens, what led to it is in a file.
+//! `fxtrec daemon --alert`: when a condition is met, the events before it are in a file.
 
 use std::collections::BTreeSet;
 use std::io::{BufRead, Read, Write};
@@ -18,7 +18,7 @@ use nix::sys::signal::Signal;
 
 const PINGPONG: &str = env!("CARGO_BIN_EXE_pingpong");
 
-/// A daemon with alerts. Ended when dropped.
+/// A daemon with alerts. Killed when dropped.
 struct Alerted {
     process: Process,
     folder: Folder,
@@ -34,7 +34,7 @@ impl Alerted {
         Alerted { process: Process::start(command.stderr(Stdio::piped())), folder }
     }
 
-    /// Its next line with `part` in it.
+    /// Its next line that contains `part`.
     fn line(&mut self, part: &str) -> String {
         let mut said = String::new();
         loop {
@@ -48,13 +48,13 @@ impl Alerted {
         }
     }
 
-    /// The file that it says it has written.
+    /// The file that it reports to have written.
     fn written(&mut self) -> PathBuf {
         let line = self.line(" written to ");
         line.split_once(" written to ").expect("a path").1.into()
     }
 
-    /// The snapshots that are there, and not what the recorder writes at its end.
+    /// The existing snapshots, without the file that the recorder writes at its end.
     fn files(&self) -> BTreeSet<PathBuf> {
         let entries = std::fs::read_dir(self.folder.path("alerts")).expect("a folder");
         let paths = entries.map(|entry| entry.expect("an entry").path());
@@ -72,7 +72,7 @@ impl Drop for Alerted {
     }
 }
 
-/// What the daemon tells Prometheus.
+/// The daemon's metrics for Prometheus.
 fn scrape(address: &str) -> String {
     let mut stream = TcpStream::connect(address).expect("it listens");
     let request = format!("GET /metrics HTTP/1.1\r\nHost: {address}\r\nConnection: close\r\n\r\n");
@@ -108,7 +108,7 @@ fn a_statistic_over_its_limit_has_what_led_to_it_written_and_not_again_too_soon(
     let said = daemon.line(&alert);
     assert!(said.contains(&format!("most in {}", group.name)), "{said}");
     let path = daemon.written();
-    // Whatever more happens, once in an hour is enough.
+    // Once an hour is enough, whatever else happens.
     std::thread::sleep(std::time::Duration::from_millis(2500));
     pingpong.kill();
     assert_eq!(daemon.files(), BTreeSet::from([path.clone()]));
@@ -151,7 +151,7 @@ fn the_recorder_of_a_daemon_that_is_killed_ends_with_a_readable_file_and_the_nex
     let snapshot = killed.written();
     killed.process.signal(Signal::SIGKILL);
     let alerts = killed.folder.path("alerts");
-    // What memory holds: the name without a number. A recorder that has too little time ends in a whole record.
+    // The file with the content of memory: the name without a number. A recorder that has too little time ends at a complete record.
     let last = snapshot.with_file_name({
         let name = snapshot.file_name().expect("a name").to_string_lossy().into_owned();
         name.replace(".1.fxt.zst", ".fxt.zst")

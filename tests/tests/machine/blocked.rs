@@ -1,4 +1,4 @@
-//! In which system call a thread blocks.
+//! The system call in which a thread blocks.
 
 use std::collections::BTreeMap;
 
@@ -39,9 +39,9 @@ fn a_thread_that_blocks_names_the_system_call_that_it_is_in_and_kernel_threads_n
         }
         println!("system call {number}: {found:?}");
         let right = found.remove(&Some(number)).unwrap_or(0);
-        // A thread that is late finds now and then that it need not wait.
+        // A late thread may find that it need not wait.
         assert!(right >= 25, "{right} times in system call {number}");
-        // A page may have to be read.
+        // A page may have to be read from the disk.
         let none = found.remove(&None).unwrap_or(0);
         assert!(none <= 2, "{none} times in none");
         assert!(found.is_empty(), "system call {number}: {found:?}");

@@ -1,4 +1,4 @@
-//! Stacks by perf's call chains: none is lost, whatever else there is to do.
+//! Stacks by perf's call chains: none is lost, whatever else the recorder has to do.
 
 use std::fmt::Write as _;
 use std::fs;
@@ -16,10 +16,10 @@ use fxtrec_tests::trace::Trace;
 use fxtrec_tests::wait::SetOnDrop;
 use serde_json::Value;
 
-/// How many functions the program has that is to be read for long: several times those of a debug build of fxtrec.
+/// The number of functions of the program that takes long to read: several times as many as in a debug build of fxtrec.
 const FUNCTIONS: usize = 500_000;
 
-/// How often a thread of another process waits for a second one during `run`: tens of thousands of times a second.
+/// How often a thread of another process waits for a second thread during `run`: tens of thousands of times a second.
 fn beside(run: impl FnOnce()) -> u64 {
     let (mut waits, is_over) = (0, AtomicBool::new(false));
     let (count, is_done) = (&mut waits, &is_over);
@@ -53,7 +53,7 @@ fn none_is_lost_while_a_large_file_is_read() {
     }
     fs::write(&padding, source).expect("the source is written");
     let padding = padding.to_str().expect("a plain path");
-    // Its functions are named where a file ends, while it still runs.
+    // At the end of a file, its functions are named while the program is still running.
     let program = build("waits.c", &["-O2", "-fno-omit-frame-pointer", padding]);
     let machine = machine::alone();
     // On a busy machine the second file begins late.
@@ -88,9 +88,9 @@ fn none_is_lost_while_a_large_file_is_read() {
     }
     let of = |part: &str| named.iter().filter(|name| name.contains(part)).count();
     println!("{} names beside {others} waits of others", named.len());
-    // A frame pointer leads past the function that blocks in a library without them, to those of the large file.
-    // How many are known varies: while a CPU's idle task is silent, perf writes none of the wake-ups that it makes.
+    // A frame pointer leads past the function that blocks, in a library without frame pointers, to the functions of the large file. The
+    // number of known ones varies: while a CPU's idle task is silent, perf writes none of the wake-ups that it causes.
     assert!(of("descend") > 100 && of("hrtimer") > 0, "{} and {}", of("descend"), of("hrtimer"));
-    // The kernel takes a stack for each of these, so that the rings would be full before the file is read.
+    // The kernel records a stack for each of these, so that the rings would be full before the file is read.
     assert!(others > 10_000, "{others} waits of others");
 }

@@ -1,4 +1,4 @@
-//! What the scheduler did to threads besides letting them wait, compared with the kernel's own counts.
+//! The effects of the scheduler on threads other than waits, compared with the kernel's own counts.
 
 use std::collections::BTreeMap;
 use std::process::{Command, Stdio};
@@ -17,11 +17,11 @@ use fxtrec_tests::trace::Trace;
 const WORKLOAD: &str = env!("CARGO_BIN_EXE_workload");
 const PINGPONG: &str = env!("CARGO_BIN_EXE_pingpong");
 
-/// `/proc/stat` counts in hundredths of a second. A tick may be cut off at either end, and the kernel adds to the count
-/// at the timer's next tick only.
+/// `/proc/stat` counts in hundredths of a second. A tick may be cut off at either end, and the kernel updates the count only at the timer's
+/// next tick.
 const RESOLUTION_NS: u64 = 20_000_000;
 
-/// Records the machine in this turn while something happens; `None` where the source is not to be had.
+/// Records the machine in this turn while something happens; `None` if the source is not available.
 pub(super) fn record_machine(
     turn: Turn,
     options: &[&str],
@@ -60,7 +60,7 @@ fn sums(trace: &Trace, name: &str) -> BTreeMap<u64, u64> {
     sums
 }
 
-/// Asserts that the time stolen from slices is what the kernel counts for each CPU.
+/// Asserts that the time stolen from slices equals the kernel's count for each CPU.
 pub(super) fn assert_stolen_as_counted(trace: &Trace) {
     if !has(trace, "steal") {
         return skip("this kernel does not take stolen time off the clocks of its tasks");
@@ -71,7 +71,7 @@ pub(super) fn assert_stolen_as_counted(trace: &Trace) {
         counted.map(|event| (event.number("cpu"), event.number("steal_ns"))).collect();
     println!("stolen by slices {found:?}, by /proc/stat {counted:?}");
     for (cpu, found) in &found {
-        // Where the host took nothing there are no such events.
+        // If the host took nothing, there are no such events.
         let counted = counted.get(cpu).copied().unwrap_or(0);
         let tolerance = RESOLUTION_NS.max(counted / 20);
         assert!(found.abs_diff(counted) <= tolerance, "CPU {cpu}: {found} of slices, {counted}");
@@ -85,16 +85,16 @@ pub(super) fn assert_stolen_as_counted(trace: &Trace) {
     }
 }
 
-/// What perf saw begin a wake-up.
+/// Beginnings of wake-ups in perf's data.
 #[derive(Clone, Copy, Debug)]
 struct Waking {
     time: u64,
-    /// Who runs; `None` where perf does not say, of a thread that is ending.
+    /// The running thread; `None` if perf does not record it, because it is ending.
     current: Option<u64>,
     in_interrupt: bool,
 }
 
-/// The wake-ups in a file of perf's, by the thread that is woken.
+/// The wake-ups in a perf file, by the thread that is woken.
 fn wakings(folder: &Folder, file: &str, in_interrupt: bool, into: &mut BTreeMap<u64, Vec<Waking>>) {
     let path = folder.path(file);
     let mut command = Command::new("perf");
@@ -104,7 +104,7 @@ fn wakings(folder: &Folder, file: &str, in_interrupt: bool, into: &mut BTreeMap<
             let (head, text) = line.split_once(": ")?;
             let (current, time) = head.trim().split_once(char::is_whitespace)?;
             let (seconds, nanos) = time.trim().split_once('.')?;
-            // A name may hold anything.
+            // A name may contain anything.
             let (_, behind) = text.rsplit_once(" pid=")?;
             let woken = behind.split(' ').next()?.parse().ok()?;
             let time = seconds.parse::<u64>().ok()? * 1_000_000_000 + nanos.parse::<u64>().ok()?;
@@ -112,7 +112,7 @@ fn wakings(folder: &Folder, file: &str, in_interrupt: bool, into: &mut BTreeMap<
             Some((woken, Waking { time, current, in_interrupt }))
         };
         let (woken, waking) = parse().unwrap_or_else(|| panic!("{line:?}"));
-        // Who runs is awake, and stays so: no wake-up that comes later belongs to it.
+        // A running thread is awake, and stays so: no later wake-up belongs to it.
         if waking.current != Some(woken) {
             into.entry(woken).or_default().push(waking);
         }
@@ -179,13 +179,13 @@ fn wakers_are_those_of_a_perf_that_records_at_the_same_time() {
             wakings[..next].last().filter(|waking| waking.time > since)
         });
         let Some(seen) = seen else {
-            // The first of a thread's life has none, and perf does not see those of a silent task.
+            // The first one of a thread has none, and perf does not see those of a silent task.
             unseen += 1;
             continue;
         };
         match (seen.in_interrupt, seen.current) {
             (true, _) if wakeup.interrupt && wakeup.waker.is_none() => by_interrupts += 1,
-            // A packet that a thread of this host sent.
+            // A packet that a thread on this host sent.
             (true, _) if wakeup.sent.is_some() && !wakeup.interrupt => by_interrupts += 1,
             (false, None) if !wakeup.interrupt => unseen += 1,
             (false, Some(0)) if !wakeup.interrupt && wakeup.waker.is_none() => by_idle += 1,
@@ -229,7 +229,7 @@ fn a_thread_whose_quota_is_used_up_is_throttled_for_as_long_as_its_group_says() 
     }
     let counted = quota.throttled() - before;
 
-    // Who goes out throttled comes in again with how long that was.
+    // A thread that is switched out throttled is switched in again with the length of that time.
     let mut out: BTreeMap<u64, (u64, u16)> = BTreeMap::new();
     let mut spans: BTreeMap<u16, Vec<(u64, u64)>> = BTreeMap::new();
     let mut waits = 0;
@@ -244,7 +244,7 @@ fn a_thread_whose_quota_is_used_up_is_throttled_for_as_long_as_its_group_says() 
                 spans.entry(cpu).or_default().push((since, since + throttled));
             }
         } else if machine::release() >= (6, 18) {
-            // Before, queues are throttled, with those that wait there already.
+            // Older kernels throttle queues, together with threads that already wait there.
             assert!(!switch.args.contains_key("throttled_ns"), "{switch:?} was not throttled");
         }
         if switch.args.contains_key("throttled") {
@@ -252,7 +252,7 @@ fn a_thread_whose_quota_is_used_up_is_throttled_for_as_long_as_its_group_says() 
             out.insert(switch.outgoing, (switch.time, switch.cpu));
         }
     }
-    // The group counts each CPU's time once, however many threads of it wait there.
+    // The group counts each CPU's time once, however many of its threads wait there.
     let covered: u64 = spans.into_values().map(covered).sum();
     println!("{waits} waits cover {covered} ns, by the group's own count {counted}");
     assert!(waits >= 20, "{waits} waits");
@@ -260,7 +260,7 @@ fn a_thread_whose_quota_is_used_up_is_throttled_for_as_long_as_its_group_says() 
     assert!(covered.abs_diff(counted) <= counted / 20, "{covered} ns of {counted}");
 }
 
-/// How long the spans are, what they have in common counted once.
+/// The total length of the spans, with overlaps counted once.
 fn covered(mut spans: Vec<(u64, u64)>) -> u64 {
     spans.sort_unstable();
     let (mut sum, mut end) = (0, 0);
@@ -296,7 +296,7 @@ fn every_cpu_that_a_thread_comes_in_on_is_explained_by_a_wake_up_or_a_migration(
     let (mut explained, mut excused, mut moved) = (0, 0, 0);
     for (time, kind, thread, cpu) in all {
         if kind == 2 && thread != 0 {
-            // Else nobody saw where it was before.
+            // Otherwise it is unknown where it was before.
             if let Some(&(queue, since)) = queues.get(&thread) {
                 if queue == cpu {
                     explained += 1;
@@ -315,7 +315,7 @@ fn every_cpu_that_a_thread_comes_in_on_is_explained_by_a_wake_up_or_a_migration(
     assert!(excused <= explained / 1000, "{excused} of {explained}");
 }
 
-/// When the kernel may have reported nothing on some CPU: a silent task ran, which is known when it is gone. An interrupt meanwhile
+/// When the kernel may have reported nothing on some CPU: a silent task ran, which is known when it has left. An interrupt in that time
 /// moves and wakes threads unseen.
 fn unseen(trace: &Trace) -> Vec<(u64, u64)> {
     let mut since = BTreeMap::new();
@@ -329,15 +329,15 @@ fn unseen(trace: &Trace) -> Vec<(u64, u64)> {
     unseen
 }
 
-/// Of a list, all but those that are like the one before.
+/// The elements of a list that differ from the previous one.
 fn steps(places: impl IntoIterator<Item = u64>) -> Vec<u64> {
     let mut steps: Vec<u64> = places.into_iter().collect();
     steps.dedup();
     steps
 }
 
-/// A thread goes by a script; the trace has to tell the same way, by where it comes in and by how it was moved. What it tells
-/// otherwise, if it does.
+/// A thread follows a script; the trace must show the same, by where it is switched in and by how it was moved. The differing facts in the
+/// trace, if there are any.
 fn follow_the_script(source: &str) -> Result<(), String> {
     let mut printed = String::new();
     let Some(recording) = record_machine(machine::quiet(), &["--source", source], || {
@@ -346,13 +346,13 @@ fn follow_the_script(source: &str) -> Result<(), String> {
         return Ok(());
     };
     let trace = &recording.trace;
-    // What a source cannot record is reported once.
+    // Facts that a source cannot record are reported once.
     let lacks = "not recorded by this source: steal, irq, throttled, ";
     assert_eq!(recording.said.matches(lacks).count(), usize::from(source != "bpf"));
-    // Every kernel tells the programs of interrupts.
+    // Every kernel reports interrupts to the programs.
     assert_eq!(has(trace, "irq"), source == "bpf");
     if !has(trace, "migrate") {
-        // Then no promise is made of it.
+        // In that case nothing is guaranteed.
         eprintln!("{source} does not see what a silent task does");
         return Ok(());
     }
@@ -377,7 +377,7 @@ fn follow_the_script(source: &str) -> Result<(), String> {
             at = Some(to);
             moved_to.push(to);
         }
-        // Where it was before, no switch need tell.
+        // Possibly no switch shows where the thread was before.
         let tail = |all: &[u64], len: usize| all[all.len().saturating_sub(len)..].to_vec();
         println!("{source}: {} steps, {} moves", script.len(), moved_to.len());
         let least = script.len() - 1;
@@ -404,8 +404,8 @@ fn a_thread_that_is_sent_from_cpu_to_cpu_is_seen_to_go_exactly_that_way() {
         return skip("it takes two CPUs to go from one to another");
     }
     for source in ["bpf", "perf", "ftrace"] {
-        // A switch that the kernel does not report is inferred at the next one of its CPU, which may be after the script's end: once
-        // in some fifty recordings of a machine with a load of twenty. A fault of a source is there the next time, too.
+        // A switch that the kernel does not report is inferred at the next one of its CPU, which may be after the script's end: once in
+        // about fifty recordings of a machine with a load of twenty. A real fault of a source would occur again.
         if let Err(fault) = follow_the_script(source) {
             eprintln!("once more, since {fault}");
             follow_the_script(source).unwrap_or_else(|fault| panic!("{fault}"));
@@ -414,7 +414,7 @@ fn a_thread_that_is_sent_from_cpu_to_cpu_is_seen_to_go_exactly_that_way() {
 }
 
 #[test]
-fn a_plain_recording_tells_who_ran_and_who_woke_whom_and_nothing_else() {
+fn a_plain_recording_shows_who_ran_and_who_woke_whom_and_nothing_else() {
     if !may_record() {
         return;
     }

@@ -1,4 +1,4 @@
-//! In which cgroup each process is: what it was made in, and where it was moved to.
+//! The cgroup of each process: the one it was created in, and the ones it was moved to.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -30,7 +30,7 @@ impl Group {
         let name = format!("fxtrec-{label}-{}", std::process::id());
         let folder = root.join(&name);
         fs::create_dir(&folder).ok()?;
-        // The root has the file, too; a folder that is no cgroup has not.
+        // The root has the file, too; a folder that is not a cgroup does not.
         let group = Group { folder, path: format!("/{name}") };
         group.folder.join("cgroup.procs").exists().then_some(group)
     }
@@ -42,7 +42,7 @@ impl Group {
 
 impl Drop for Group {
     fn drop(&mut self) {
-        // A process that has just ended may be in it still.
+        // A process that has just ended may still be in it.
         for _ in 0..100 {
             if fs::remove_dir(&self.folder).is_ok() {
                 return;
@@ -86,7 +86,7 @@ fn a_process_has_its_parents_cgroup_until_it_is_moved() {
     }
 }
 
-/// The report and gates find the thread of this name by its cgroup, and no other.
+/// The report and gates find the thread with this name by its cgroup, and no other.
 fn assert_is_chosen(folder: &Folder, cgroup: &str, comm: &str) {
     let glob = format!("{}*", &cgroup[..cgroup.len() - 1]);
     let by_cgroup = format!("slice.count > 0 if cgroup = '{cgroup}' and comm = '{comm}'");
@@ -101,9 +101,9 @@ fn assert_is_chosen(folder: &Folder, cgroup: &str, comm: &str) {
     assert_eq!(found, [Some("broken"), Some("too_few")], "{}", report["gates"]);
 }
 
-/// A parent whose processes are in its children only, as those of slices and pods are.
+/// A parent whose processes are only in its children, as for slices and pods.
 #[test]
-fn a_cgroup_is_recorded_with_those_below_it_and_a_glob_without_processes_is_said() {
+fn a_cgroup_is_recorded_with_those_below_it_and_a_glob_without_processes_is_reported() {
     if !may_record() {
         return;
     }
@@ -128,13 +128,13 @@ fn a_cgroup_is_recorded_with_those_below_it_and_a_glob_without_processes_is_said
     }
 }
 
-/// As service managers and container runtimes do it, by clone3(2): no move is reported.
+/// As service managers and container runtimes do it, with clone3(2): no move is reported.
 #[test]
-fn a_process_that_is_made_in_another_cgroup_is_told_to_be_in_it() {
+fn a_process_that_is_made_in_another_cgroup_is_reported_to_be_in_it() {
     if !may_record() {
         return;
     }
-    // Only the unified hierarchy has it, and processes are told by another one here. The guests of scripts/vm have it.
+    // Only the unified hierarchy supports it, and here another one identifies processes. The guests of scripts/vm have it.
     if is_first_version() {
         return;
     }
@@ -149,7 +149,7 @@ fn a_process_that_is_made_in_another_cgroup_is_told_to_be_in_it() {
 }
 
 #[test]
-fn a_scope_of_cgroups_has_every_switch_of_their_threads_and_nobody_elses() {
+fn a_scope_of_cgroups_has_every_switch_of_their_threads_and_no_others() {
     if !may_record() {
         return;
     }
@@ -198,8 +198,8 @@ fn who_is_moved_into_or_out_of_a_cgroup_enters_or_leaves_the_scope() {
     for name in ["before", "inside", "below", "outside", "again", "late"] {
         std::os::unix::fs::symlink(sleep.trim(), folder.path(name)).expect("a link");
     }
-    // A cgroup below another that is in scope is known to the kernel's programs before anybody can see it; for one that matches by
-    // itself, fxtrec has to see it. The last is removed when fxtrec has read who was moved into it.
+    // The kernel's programs know a cgroup below another that is in scope before it becomes visible; for one that matches by itself, fxtrec
+    // must see it first. The last is removed when fxtrec has read which process was moved into it.
     let late = format!("{root}/fxtrec-later-{}", std::process::id());
     let (here, inner) = (folder.path("").display().to_string(), group.folder.join("inner"));
     let script = format!(

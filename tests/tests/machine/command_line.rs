@@ -1,7 +1,7 @@
 //! fxtrec as its users meet it: exit statuses, signals, files, pipes, and what
 //! is left when something goes wrong. Most of it needs root.
 //!
-//! No test takes a pause for proof: each waits for what it wants to see.
+//! No test relies on a pause: each waits for the condition that it expects.
 
 mod demo;
 mod files;

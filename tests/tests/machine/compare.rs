@@ -1,4 +1,4 @@
-//! Recordings compared: a later wake-up is distinguished from noise.
+//! Comparison of recordings: a later wake-up is distinguished from noise.
 
 use fxtrec_tests::folder::Folder;
 use fxtrec_tests::machine;
@@ -6,7 +6,7 @@ use fxtrec_tests::root::may_record;
 
 const WORKLOAD: &str = env!("CARGO_BIN_EXE_workload");
 
-/// Runs a side of a comparison takes with one metric.
+/// The number of runs that a side of a comparison needs for one metric.
 const RUNS: usize = 4;
 
 /// Records runs in which `latecomer` is late by the given milliseconds. Returns their names.
@@ -63,7 +63,7 @@ fn later_wake_ups_are_found_and_equal_ones_are_not_called_different() {
     assert_eq!(done.code, 3, "one run a side shows nothing: {}", done.stdout);
     assert!(done.stdout.contains(": record 4 runs a side\n"), "{}", done.stdout);
 
-    // There are a few wake-ups in a run: too few for a percentile of that sort.
+    // There are a few wake-ups in a run: too few for such a percentile.
     let mut line = compare(&["--fail-if-worse", "10%"], &base, &new);
     line.splice(1..1, ["--metric", "wakeup.p99.9 if comm = 'latecomer'"]);
     let done = folder.fxtrec(line);

@@ -37,7 +37,7 @@ fn serve(build_id: &str, file: Vec<u8>) -> String {
     url
 }
 
-/// The functions and the files of lines of all frames of the longest waits.
+/// The functions and the source files of all frames of the longest waits.
 fn frames(report: Done) -> (Vec<String>, Vec<String>) {
     let report: Value = serde_json::from_str(&report.expect(0).stdout).expect("JSON");
     let waits = report["worst"].as_array().expect("waits");
@@ -82,7 +82,7 @@ fn names_and_lines_of_a_stripped_program_are_fetched_by_its_build_id() {
     let is_ours = |name: &String| name == "blocks_in_poll";
     let is_source = |file: &String| Path::new(file).ends_with("waits.c");
 
-    // Nothing is fetched unless it is asked for.
+    // Files are fetched only on request.
     with_servers(&["symbolize", "t.fxt", "-o", "without.fxt"]).expect(0);
     assert!(!report("without.fxt", &[]).0.iter().any(is_ours));
     assert!(!report("t.fxt", &["--lines"]).1.iter().any(is_source));
@@ -95,7 +95,7 @@ fn names_and_lines_of_a_stripped_program_are_fetched_by_its_build_id() {
     let place = home.join("fxtrec/debuginfod/.build-id/00").join(format!("{}.debug", &id[2..]));
     assert_eq!(fs::read(&place).expect("kept"), fs::read(&debug).expect("made"));
 
-    // Lines need it too, and have it from the cache, or from the server.
+    // Lines need it too, and get it from the cache, or from the server.
     for is_cached in [true, false] {
         if !is_cached {
             fs::remove_file(&place).expect("ours");

@@ -1,6 +1,6 @@
-//! Gates on spans on a busy machine: the time that others took is distinguished from what the code itself needs.
+//! Gates on spans on a busy machine: the time that others took is distinguished from the time that the code itself needs.
 //!
-//! `FXTREC_RUNS=200` makes as many runs instead of a few.
+//! `FXTREC_RUNS=200` sets this number of runs instead of a few.
 
 use std::process::Command;
 
@@ -19,7 +19,7 @@ const PLANTED: &str = env!("CARGO_BIN_EXE_planted");
 const LENGTH: &str = "span(\"app:request\").max > 6ms";
 const OWN: &str = "span(\"app:request\").cpu.max > 4ms";
 
-/// Records so many requests, each of which computes for so many milliseconds, and judges these gates.
+/// Records this many requests, each of which computes for this many milliseconds, and judges these gates.
 fn record(folder: &Folder, command: &[&str], options: &[&str]) -> Done {
     let mut fxtrec = binary::command();
     fxtrec.args(["-q", "-o", "t.fxt", "--fail-if", LENGTH, "--fail-if", OWN]).args(options);
@@ -42,7 +42,7 @@ fn runs() -> usize {
 }
 
 #[test]
-fn the_length_of_spans_fails_beside_a_busy_machine_and_their_own_cpu_time_never() {
+fn the_length_of_spans_fails_next_to_a_busy_machine_and_their_own_cpu_time_never() {
     if !may_record() {
         return;
     }
@@ -67,10 +67,10 @@ fn the_length_of_spans_fails_beside_a_busy_machine_and_their_own_cpu_time_never(
     for (folder, done) in recordings {
         let (json, words) = verdicts(&folder);
         println!("{} {words:?}", done.stderr);
-        // What is lost, and what is not known of a span, is nobody else's fault.
+        // Losses, and unknown time of a span, are not disturbance.
         let unclear_here = json["losses"]["gaps"] != 0 || json["gates"][0]["uncertain"] != 0;
-        // Nor is a switch that no tracepoint reported: where one is missing, there may be others, and what ran in between
-        // looks like the thread's own time.
+        // The same is true of a switch that no tracepoint reported: if one is missing, there may be others, and the thread that ran in
+        // between looks like the thread's own time.
         let missing = json["cpus"].as_array().expect("CPUs").iter().any(|cpu| cpu["inferred"] != 0);
         if missing && words[1] == "broken" {
             unclear += 1;
@@ -90,7 +90,7 @@ fn the_length_of_spans_fails_beside_a_busy_machine_and_their_own_cpu_time_never(
 }
 
 #[test]
-fn spans_that_need_more_themselves_are_not_excused_beside_a_busy_machine() {
+fn spans_that_need_more_themselves_are_not_excused_next_to_a_busy_machine() {
     if !may_record() {
         return;
     }
@@ -115,7 +115,7 @@ fn a_thread_that_command_started_is_no_excuse() {
         return;
     }
     let folder = Folder::new();
-    // The same program computes on the same CPU, in a process and a thread of its own.
+    // The same program computes on the same CPU, in a separate process and thread.
     for scene in ["requests-beside-thread", "requests-beside-process"] {
         let machine = machine::alone();
         let done = record(&folder, &[PLANTED, scene, "10", "2"], &[]);

@@ -1,7 +1,7 @@
-//! `fxtrec doctor` under the rights and in the namespaces that people run it with.
+//! `fxtrec doctor` with different rights and in different namespaces.
 //!
-//! Each test puts itself into one situation with the tools of util-linux and
-//! libcap, and compares what doctor says with what is true there.
+//! Each test creates one situation with the tools of util-linux and
+//! libcap, and compares doctor's output with the facts.
 
 use std::os::unix::fs::PermissionsExt;
 use std::process::{Command, Output};
@@ -9,7 +9,7 @@ use std::process::{Command, Output};
 use fxtrec_tests::binary::PublicCopy;
 use fxtrec_tests::root;
 
-/// What doctor printed, and whether it found that the main uses work.
+/// Doctor's output, and whether it found that the main uses work.
 struct Diagnosis {
     text: String,
     works: bool,
@@ -40,7 +40,7 @@ impl Diagnosis {
     }
 }
 
-/// Runs doctor behind `wrapper`, a program with arguments that runs another.
+/// Runs doctor through `wrapper`, a program with arguments that runs another one.
 fn doctor(copy: &PublicCopy, wrapper: &str) -> Diagnosis {
     let wrapper: Vec<&str> = wrapper.split_whitespace().collect();
     doctor_behind(copy, &wrapper)
@@ -65,7 +65,7 @@ fn doctor_behind(copy: &PublicCopy, wrapper: &[&str]) -> Diagnosis {
     Diagnosis { text, works: status.code() == Some(0) }
 }
 
-/// The same where the tracepoints can be read, and no tracing instance can be made.
+/// The same if the tracepoints can be read, and no tracing instance can be created.
 fn behind_closed_tracefs(copy: &PublicCopy, wrapper: &str) -> Diagnosis {
     let close = "mount -o remount,bind,ro /sys/kernel/tracing && exec \"$0\" \"$@\"";
     let unshare = ["unshare", "--mount", "--propagation", "private", "sh", "-c", close];
@@ -91,7 +91,7 @@ fn root_can_do_everything() {
 }
 
 #[test]
-fn an_ordinary_user_is_told_what_is_closed_and_how_to_open_it() {
+fn an_ordinary_user_is_shown_what_is_closed_and_how_to_open_it() {
     let copy = PublicCopy::new();
     let is_root = nix::unistd::geteuid().is_root();
     let found = doctor(&copy, if is_root { NOBODY } else { "" });
@@ -135,7 +135,7 @@ fn the_setcap_line_that_is_recommended_is_enough() {
     after.verdict(true);
     assert_eq!(after.row("perf events").0, "ok");
 
-    // They are for recording: with them, nobody reads what its owner keeps for himself.
+    // The capabilities are for recording: they must not allow reading files that only their owner may read.
     let folder = tempfile::tempdir().expect("a folder");
     let secret = folder.path().join("secret.fxt");
     std::fs::write(&secret, "secret").expect("room");
@@ -153,7 +153,7 @@ fn the_setcap_line_that_is_recommended_is_enough() {
         assert!(said.to_lowercase().contains("permission denied"), "{command:?}: {said}");
     }
 
-    // A recorder uses them, but not to read the configuration file, whose place its user chooses.
+    // A recorder uses them, but not to read the configuration file, whose path its user chooses.
     let config = folder.path().join("fxtrec/config.toml");
     std::fs::create_dir(folder.path().join("fxtrec")).expect("room");
     std::os::unix::fs::symlink(&secret, &config).expect("room");
@@ -175,13 +175,13 @@ fn the_setcap_line_that_is_recommended_is_enough() {
 }
 
 #[test]
-fn what_keeps_a_recorder_from_being_in_time_is_tried_and_told() {
+fn what_keeps_a_recorder_from_being_in_time_is_tried_and_reported() {
     if !root::or_skip("it drops capabilities") {
         return;
     }
     let copy = PublicCopy::new();
     let without = "setpriv --bounding-set -sys_nice,-ipc_lock --inh-caps -sys_nice,-ipc_lock";
-    // Whoever has either by a limit does not need the capability.
+    // A user who has either through a limit does not need the capability.
     let limits = "prlimit --rtprio=0 --memlock=65536";
     let found = doctor(&copy, &format!("{limits} {without}"));
     found.verdict(true);
@@ -209,7 +209,7 @@ fn the_root_of_a_user_namespace_is_not_taken_for_root() {
     assert_eq!(found.row("user namespace").0, "warn");
     found.has("but only inside this user namespace");
     found.has("What to do: Run fxtrec outside the user namespace");
-    // The files of tracefs are the machine's root's, who this is: ftrace is open to it.
+    // The files of tracefs belong to the machine's root, who this is: ftrace is available.
     let found = doctor(&copy, "unshare --user --map-root-user");
     found.verdict(true);
     assert_eq!((found.row("perf events").0, found.row("ftrace").0), ("warn", "ok"));
@@ -233,7 +233,7 @@ fn in_a_pid_namespace_recording_works_and_it_is_said_whose_ids_count() {
 }
 
 #[test]
-fn a_root_without_the_capability_can_record_by_ftrace_and_is_told_what_perf_lacks() {
+fn a_root_without_the_capability_can_record_by_ftrace_and_is_shown_what_perf_lacks() {
     if !root::or_skip("it gives up capabilities") {
         return;
     }
@@ -246,7 +246,7 @@ fn a_root_without_the_capability_can_record_by_ftrace_and_is_told_what_perf_lack
 }
 
 #[test]
-fn a_root_without_the_capability_and_with_a_closed_tracefs_is_told_what_the_container_needs() {
+fn a_root_without_the_capability_and_with_a_closed_tracefs_is_shown_what_the_container_needs() {
     if !root::or_skip("it gives up capabilities and mounts") {
         return;
     }
@@ -263,7 +263,7 @@ fn a_user_with_little_locked_memory_gets_small_rings_on_every_cpu_and_is_warned(
     if !root::or_skip("it gives capabilities to a user") {
         return;
     }
-    // A user of its own, since the kernel counts locked memory per user.
+    // A separate user, since the kernel counts locked memory per user.
     let little = "setpriv --reuid 65533 --regid 65533 --clear-groups \
                   --inh-caps +perfmon,+dac_read_search --ambient-caps +perfmon,+dac_read_search \
                   prlimit --memlock=0";
@@ -321,7 +321,7 @@ fn json_says_what_the_table_says() {
         let (status, name) = (&check["status"], check["name"].as_str().expect("a name"));
         let status = status.as_str().expect("a status");
         let shown = if status == "fail" { "FAIL" } else { status };
-        // Whether the idle task is silent is measured each time, and a busy CPU is not seen idle.
+        // Whether the idle task is silent is measured each time, and a busy CPU has no idle time.
         let agrees = |line: &str| line.starts_with(shown) || name == "idle task";
         let is_row =
             |line: &str| line.get(6..).is_some_and(|rest| rest.starts_with(name)) && agrees(line);

@@ -1,4 +1,4 @@
-//! Files of code that recorded programs choose: those that never answer, and those of others.
+//! Code files that recorded programs choose: files that never respond, and files of other users.
 
 use std::fs;
 use std::io::BufRead;
@@ -19,13 +19,13 @@ use fxtrec_tests::wait;
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 
-/// Two seconds: the files are to be opened before the program ends, on a machine with other work too.
+/// Two seconds: the files must be opened before the program ends, even on a busy machine.
 const ROUNDS: &str = "500";
 
-/// What cannot be read has no tables to unwind by.
+/// A file that cannot be read has no unwind tables.
 const FRAMES: &str = "-fno-omit-frame-pointer";
 
-/// The functions that a trace names, and the files that its stacks are in.
+/// The functions named in a trace, and the files of its stacks.
 fn names(folder: &Folder) -> (Vec<String>, Vec<String>) {
     let (mut functions, mut modules) = (Vec::new(), Vec::new());
     let mut reader = Reader::open(folder.path("t.fxt")).expect("a trace");
@@ -39,20 +39,20 @@ fn names(folder: &Folder) -> (Vec<String>, Vec<String>) {
     (functions, modules)
 }
 
-/// The process whose id is in a file; ended when dropped.
+/// The process whose id is in a file; killed when dropped.
 struct Server(PathBuf);
 
 impl Drop for Server {
     fn drop(&mut self) {
         let pid = fs::read_to_string(&self.0).ok().and_then(|text| text.parse().ok());
         if let Some(pid) = pid {
-            // It ends by itself after a minute, and may have.
+            // It ends by itself after a minute, and may already have ended.
             let _ = kill(Pid::from_raw(pid), Signal::SIGKILL);
         }
     }
 }
 
-/// A program that serves a file system, with one file in it, of which it falls silent.
+/// A program that serves a file system with one file, and stops responding.
 struct Silent {
     server: Server,
     folder: Folder,
@@ -70,7 +70,7 @@ impl Silent {
         Silent { server, folder, program, library }
     }
 
-    /// The program with its arguments, the last of which says what it does.
+    /// The program with its arguments, the last of which selects its task.
     fn words(&self, what: &str) -> [String; 5] {
         let (mount, pid) = (self.folder.text("mount"), self.folder.text("pid"));
         let [program, library] = [&self.program, &self.library].map(|it| it.text().to_owned());
@@ -96,7 +96,7 @@ impl Silent {
     }
 }
 
-/// A command that runs another where a process sees its files.
+/// A command that runs another one with a process's view of files.
 fn enter(pid: &str) -> Command {
     let mut command = Command::new("nsenter");
     command.args(["-t", pid, "--mount", "--"]);
@@ -113,7 +113,7 @@ fn a_file_that_never_answers_has_no_names_and_is_not_waited_for() {
     let command = silent.words(ROUNDS);
     let command: Vec<&str> = command.iter().map(String::as_str).collect();
     let recording = record_in(folder, &["--source", "bpf", "--stacks", "--scope", "app"], &command);
-    // Its file system is still silent, and the recording has ended.
+    // Its file system still does not respond, and the recording has ended.
     let running = folder.read("pid");
     let state = fs::read_to_string(format!("/proc/{running}/stat")).expect("it runs");
     assert!(!state.contains(") Z "), "{state}");
@@ -138,7 +138,7 @@ fn a_file_that_never_answers_holds_no_command_that_reads_it() {
     let options = ["--source", "bpf", "--stacks", "--no-symbols", "--scope", "app"];
     record_in(folder, &options, &[&file, "20"]);
 
-    // From here on something else is in the place of the recorded file, for this one and what enters its namespace.
+    // From here on another file is in place of the recorded one, for this process and those that enter its namespace.
     let running = silent.serve("0");
     let there = |args: &[&str]| {
         let mut command = enter(&running);
@@ -166,7 +166,7 @@ fn a_file_that_never_answers_holds_no_command_that_reads_it() {
     assert!(said.contains("1 file that did not answer, or took too long"), "{said}");
     assert!(said.contains(&format!("no answer: {file}")), "{said}");
     let lines = lines.expect(0);
-    assert!(lines.stderr.contains("1 file with no or only some lines"), "{}", lines.stderr);
+    assert!(lines.stderr.contains("1 file with missing source lines"), "{}", lines.stderr);
     let listed = listed.expect(125);
     assert!(listed.stderr.contains(&format!("{file} did not answer")), "{}", listed.stderr);
     let listed = listed_by_process.expect(125);
@@ -178,7 +178,7 @@ fn a_file_that_never_answers_holds_no_command_that_reads_it() {
     }
 }
 
-/// Reads what is said until a line has this in it; returns all of it.
+/// Reads the output until a line contains this; returns all of it.
 fn read_until(lines: &mut impl BufRead, part: &str) -> String {
     let mut said = String::new();
     while !said.contains(part) {
@@ -207,7 +207,7 @@ fn a_command_that_not_even_a_kill_ends_is_left_behind_at_the_second_signal() {
             call.starts_with("-1 ")
         });
         running.signal(signal);
-        // The first SIGINT is first of all COMMAND's. One that waits to be read would hide another.
+        // The first SIGINT is primarily for COMMAND. A pending one would hide another.
         if signal == Signal::SIGTERM {
             read_until(running.stderr(), "recorded ");
         } else {
@@ -235,7 +235,7 @@ fn a_command_on_a_file_system_that_never_answers_does_not_hold_fxtrec() {
     command.arg(binary::fxtrec());
     command.args(["-o", &folder.text("t.fxt"), "--", &silent.file()]);
     let mut running = Process::start(command.stderr(Stdio::piped()));
-    // Its threads run: COMMAND is the next.
+    // Its threads run: COMMAND is next.
     wait::until("the trace has begun", || {
         fs::metadata(folder.path("t.fxt")).is_ok_and(|file| file.len() > 0)
     });
@@ -253,7 +253,7 @@ fn a_process_that_holds_the_lock_of_its_memory_holds_no_recording_and_no_probe_w
     }
     let silent = Silent::new();
     let folder = &silent.folder;
-    // Nobody is to put probes anywhere meanwhile.
+    // No other test may place probes in this time.
     let turn = machine::alone();
     let mut locked = Process::start(silent.command("-3").stdout(Stdio::piped()));
     read_until(locked.stdout(), "locks");
@@ -291,7 +291,7 @@ fn a_process_that_holds_the_lock_of_its_memory_holds_no_recording_and_no_probe_w
         assert!(!Trace::read(&folder.path(output)).switches.is_empty(), "{said}");
     }
     let said = refused.expect(125).stderr;
-    assert!(said.contains(&format!("process {pid} holds the lock of its memory")), "{said}");
+    assert!(said.contains(&format!("process {pid} holds its memory lock")), "{said}");
     folder.run(&mut probed()).expect(0);
 }
 
@@ -333,7 +333,7 @@ fn what_reads_files_has_bounded_memory_and_is_the_first_that_the_kernel_kills_fo
         let memory = limits.lines().find(|line| line.starts_with("Max address space"));
         let words: Vec<&str> = memory.iter().flat_map(|line| line.split_whitespace()).collect();
         assert_eq!(words.get(3).and_then(|it| it.parse().ok()), Some(most), "{limits}");
-        // COMMAND gets it too.
+        // COMMAND receives it, too.
         running.signal(Signal::SIGTERM);
         running.finish();
     }
@@ -346,7 +346,7 @@ fn no_probe_is_put_at_a_file_that_may_fall_silent_meanwhile() {
     }
     let silent = Silent::new();
     let (folder, file) = (&silent.folder, silent.file());
-    // It answers all questions of fxtrec, and would have to answer the kernel too.
+    // It answers all requests of fxtrec, and would have to answer the kernel, too.
     let running = silent.serve("-1");
     let listed = folder.fxtrec(["probes", "-p", &running, &file]).expect(0);
     assert!(listed.stdout.contains("blocks_in_silence"), "{}", listed.stdout);
@@ -392,13 +392,13 @@ fn functions_with_names_that_are_too_expensive_are_called_as_the_linker_does() {
     if !may_unwind(&["gcc", "objcopy"]) {
         return;
     }
-    // Each `nw` doubles the work of who tries one meaning after the other.
+    // Each `nw` doubles the work of a parser that tries one alternative after the other.
     let expensive = |times: usize| format!("_Z1aDt{}", "nw".repeat(times));
     let program = build("waits.c", &["-O2", "-Wl,--build-id", FRAMES]);
     let mut change = Command::new("objcopy");
     change.args(["--redefine-sym", &format!("blocks_in_poll={}", expensive(60))]);
     for times in 61..160 {
-        // An address is listed by one name.
+        // Only one name is listed for an address.
         let symbol = format!("{}=.text:{},function,global", expensive(times), times - 60);
         change.args(["--add-symbol", &symbol]);
     }
@@ -459,7 +459,7 @@ fn a_link_in_the_place_of_a_library_gives_no_names_of_the_file_that_it_leads_to(
     assert!(!functions.iter().any(|name| name == "secret_name"), "{functions:?}");
 }
 
-/// Takes the symbols off a program and puts them into a file that it names.
+/// Moves the symbols of a program to a separate file that it names.
 fn strip_to(debug: &Path, program: &Path) {
     succeed(Command::new("objcopy").arg("--only-keep-debug").arg(program).arg(debug));
     let mut link = std::ffi::OsString::from("--add-gnu-debuglink=");

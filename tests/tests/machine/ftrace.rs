@@ -1,4 +1,4 @@
-//! Recording by a tracing instance of ftrace: what is in the trace, and that the instance goes.
+//! Recording with a tracing instance of ftrace: the content of the trace, and the removal of the instance.
 
 use std::collections::HashSet;
 use std::path::PathBuf;
@@ -12,30 +12,30 @@ use fxtrec_tests::root;
 use fxtrec_tests::trace::Trace;
 use nix::sys::signal::Signal;
 
-/// One test at a time: each looks for instances that are left. None without root.
+/// One test at a time: each looks for leftover instances. `None` without root.
 fn ready() -> Option<Turn> {
     if !root::or_skip("it makes tracing instances") {
         return None;
     }
     let turn = machine::alone();
-    // Doctor mounts tracefs where it is not.
+    // Doctor mounts tracefs if it is not mounted.
     Folder::new().fxtrec(["doctor"]);
     Some(turn)
 }
 
-/// fxtrec's instances that there are now.
+/// fxtrec's current instances.
 fn instances() -> HashSet<PathBuf> {
     let folder = std::fs::read_dir("/sys/kernel/tracing/instances").expect("tracefs is mounted");
     let paths = folder.map(|entry| entry.expect("it can be listed").path());
     paths.filter(|path| path.to_string_lossy().contains("/fxtrec-")).collect()
 }
 
-/// Runs fxtrec by ftrace, which may fail.
+/// Runs fxtrec with ftrace, which may fail.
 fn try_record(folder: &Folder, output: &str, command: &str) -> Done {
     folder.fxtrec(["--source", "ftrace", "-o", output, "--", command])
 }
 
-/// A recording of the machine that goes on.
+/// A running recording of the machine.
 fn record_on(folder: &Folder, name: &str, options: &[&str]) -> Ongoing {
     let options = [&["--source", "ftrace"], options].concat();
     Ongoing::start(&folder.path(name), &options).unwrap_or_else(|said| panic!("{said}"))
@@ -92,7 +92,7 @@ fn what_a_killed_recorder_leaves_behind_is_gone_after_the_next_start() {
     try_record(&folder, "next.fxt", "true").expect(0);
     assert!(!made[0].exists(), "the next start removes it");
 
-    // Doctor removes them as well, and says so; an instance whose owner lives stays.
+    // Doctor also removes and reports them; an instance whose owner lives stays.
     let killed = record_on(&folder, "again.fxt", &[]);
     let living = record_on(&folder, "living.fxt", &[]);
     let made: HashSet<PathBuf> = instances().difference(&before).cloned().collect();
@@ -112,12 +112,12 @@ fn what_a_full_ring_overwrote_is_counted_and_marked() {
     let Some(_machine) = ready() else { return };
     let folder = Folder::new();
     let recorder = record_on(&folder, "trace.fxt", &["--ring-size", "64K"]);
-    // While it stands still, far more happens than a ring of 64 KiB holds.
+    // While it is stopped, far more happens than a ring of 64 KiB holds.
     recorder.signal(Signal::SIGSTOP);
     let load = Command::new(env!("CARGO_BIN_EXE_pingpong")).arg("20000").output();
     assert!(load.expect("it runs").status.success());
     recorder.signal(Signal::SIGCONT);
-    // It has caught up when it has seen a program that began only now.
+    // The recorder has caught up when it has seen a program that was started only after that.
     let late = Command::new(env!("CARGO_BIN_EXE_pingpong")).arg("100").output();
     assert!(late.expect("it runs").status.success());
     let (path, said) = recorder.stop();
@@ -138,7 +138,7 @@ fn what_a_full_ring_overwrote_is_counted_and_marked() {
 }
 
 #[test]
-fn where_bpf_and_perf_are_refused_the_machine_is_recorded_by_ftrace_and_that_is_said() {
+fn where_bpf_and_perf_are_refused_the_machine_is_recorded_by_ftrace_and_that_is_reported() {
     let Some(_machine) = ready() else { return };
     let folder = Folder::new();
     let mut setpriv = Command::new("setpriv");

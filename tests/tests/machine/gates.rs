@@ -1,4 +1,4 @@
-//! Gates on real recordings: a wake-up that is late on purpose fails one, and what is well passes.
+//! Gates on real recordings: a wake-up that is late on purpose fails one, and others pass.
 
 use std::process::Command;
 

@@ -22,8 +22,8 @@ fn build(folder: &Folder, flags: &[&str]) -> String {
     program
 }
 
-/// The waits in which the program read, as `report --stacks --lines` has them: for each, its functions from the one that called
-/// `syscall.Read`, whose body is inlined, and what the stack lacks.
+/// The waits in which the program read, according to `report --stacks --lines`: for each, its functions from the one that called
+/// `syscall.Read`, whose body is inlined, and the missing parts of the stack.
 fn reads(folder: &Folder, trace: &str) -> Vec<(Vec<Value>, usize)> {
     let args = ["report", trace, "--stacks", "--lines", "--json", "--worst", "100000"];
     let printed = folder.fxtrec(args).expect(0).stdout;
@@ -71,7 +71,7 @@ fn a_stripped_go_program_is_named_by_the_table_of_its_runtime() {
         let stacks = ["--source", "bpf", "--stacks", "--scope", "app"];
         record_in(&folder, &stacks, &[&program]);
         assert_named(&folder, "t.fxt");
-        // The caller of what makes the system call has no other way to be found than by the size of the frame.
+        // The caller of the function that makes the system call can only be found by the size of the frame.
         if cfg!(target_arch = "x86_64") {
             let whole = reads(&folder, "t.fxt").iter().filter(|(_, lacks)| *lacks == 0).count();
             assert!(whole * 4 >= ROUNDS * 3, "{whole} of {ROUNDS} lack nothing");
@@ -113,7 +113,7 @@ fn a_stripped_go_program_is_named_afterwards_by_its_own_build_id() {
     record_in(&folder, &stacks, &[&program]);
     folder.fxtrec(["symbolize", "t.fxt", "-o", "named.fxt", "-q"]).expect(0);
     assert_named(&folder, "named.fxt");
-    // Another program at the same path is not taken for it.
+    // Another program at the same path is not used instead.
     let other = std::fs::read_to_string(source("blocks.go")).expect("it is there");
     let other = other.replace("20 * time", "21 * time");
     let path: &Path = &folder.path("other.go");

@@ -1,5 +1,5 @@
-//! Two hundred threads that wait in two hundred functions and are woken at once: no stack is lost, and none is another's; also
-//! where a recording is kept in parts.
+//! Two hundred threads that wait in two hundred functions and are woken at once: no stack is lost, and none belongs to another thread; also
+//! in a recording with several files.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -32,20 +32,20 @@ fn own(printed: &str) -> BTreeMap<u64, String> {
     own
 }
 
-/// What a file says of the waits of the herd.
+/// The waits of the herd in a file.
 #[derive(Debug, Default)]
 struct Found {
     /// With the thread's own function in the stack.
     right: usize,
     /// Without a stack.
     missing: usize,
-    /// In no function of the herd: how a thread began.
+    /// These are not in a function of the herd, but show how a thread began.
     elsewhere: Vec<String>,
-    /// How a thread ended. All end at once, and have to wait for each other.
+    /// How a thread ended. All end at once, and must wait for each other.
     ending: usize,
 }
 
-/// Whether a thread is past its function: glibc gives its stack back, and the kernel ends it.
+/// Whether a thread has left its function: glibc frees its stack, and the kernel ends it.
 fn ends(names: &[&str]) -> bool {
     let ending = ["do_exit", "sys_exit", "madvise", "advise_stack", "nptl_free", "free_stack"];
     names.iter().any(|name| ending.iter().any(|part| name.contains(part)))
@@ -125,20 +125,20 @@ fn no_stack_of_a_thundering_herd_is_lost_or_another_threads() {
     let own = own(&recording.printed);
     let mut events = recording.trace.own.iter();
     let stats = events.find(|event| event.name == "stack_stats").expect("they are counted");
-    // Others may wait in the same place of the kernel's table.
+    // Other threads may have the same slot in the kernel's table.
     let told = ["unseen", "given_up"].map(|name| stats.number(name) as usize);
     assert_eq!((stats.number("lost"), stats.number("unknown_threads")), (0, 0));
     let inferred = recording.trace.switches.iter().filter(|switch| switch.inferred).count();
     let excused = told.iter().sum::<usize>() + inferred;
     let found = look(&folder, "t.fxt", &own);
     assert!(found.missing <= excused, "{found:?}, {excused} told");
-    // On a busy machine a thread may come too late to wait in some rounds.
+    // On a busy machine, a thread may be too late to wait in some rounds.
     assert!(found.right + found.missing >= THREADS * (ROUNDS - 1), "{found:?}");
     assert!(found.elsewhere.len() <= THREADS / 10, "{found:?}");
     let (samples, stacks) = for_perfetto(&folder.path("t.fxt"));
     assert_eq!(samples, stacks);
     assert!(samples >= found.right);
-    // On a busy machine the herd may begin late.
+    // On a busy machine the herd may start late.
     let times = stack_times(&folder.path("t.fxt"));
     let [from, to] = [1, 3].map(|quarter| {
         let time = times[times.len() * quarter / 4];
@@ -165,18 +165,18 @@ fn each_file_of_a_divided_recording_explains_its_own_stacks() {
         .map(|number| format!("t.{number:04}.fxt"))
         .take_while(|name| folder.path(name).exists())
         .collect();
-    // A debug build takes its time to find the names in itself, which COMMAND's process ran at first.
+    // A debug build needs some time to find the names in itself, which COMMAND's process ran at first.
     assert!(files.len() >= 2, "{files:?}");
     let mut all = 0;
     for file in &files {
         let found = look(&folder, file, &own);
-        // The first piece has how threads began; elsewhere everybody only waits.
+        // The first piece shows how threads began; in the others all threads only wait.
         assert!(found.elsewhere.len() <= THREADS / 10, "{found:?}");
         let (samples, stacks) = for_perfetto(&folder.path(file));
         assert_eq!(samples, stacks, "{file}");
         all += found.right;
     }
-    // A wait that goes on in the next file has no known length there.
+    // A wait that continues in the next file has no known length there.
     assert!(all >= THREADS * 10, "{all}");
 }
 
@@ -186,7 +186,7 @@ fn the_newest_part_of_a_recording_explains_its_stacks() {
         return;
     }
     let (folder, herd) = (Folder::new(), herd());
-    // The one asked for in the middle, and that of the end.
+    // The requested one in the middle, and the one at the end.
     let script = format!("{} 20 100 & sleep 1; kill -USR2 $PPID; wait", herd.text());
     let options = ["-o", "t.fxt", "--stacks", "--scope", "app", "--mode", "circular"];
     let mut fxtrec = binary::command();
@@ -197,7 +197,7 @@ fn the_newest_part_of_a_recording_explains_its_stacks() {
         let found = look(&folder, file, &own);
         assert!(found.right >= THREADS, "{found:?}");
         assert!(found.elsewhere.len() <= THREADS / 10, "{found:?}");
-        // What was overwritten may still be there for Perfetto.
+        // Overwritten samples may still exist for Perfetto.
         let (samples, stacks) = for_perfetto(&folder.path(file));
         assert!(samples >= stacks && stacks >= found.right, "{file}: {samples}, {stacks}");
     }

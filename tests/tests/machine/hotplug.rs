@@ -1,4 +1,4 @@
-//! CPUs that go offline and come back while the machine is recorded.
+//! CPUs that go offline and online again while the machine is recorded.
 
 use std::ops::Range;
 use std::process::{Command, Stdio};
@@ -14,7 +14,7 @@ use fxtrec_tests::workload::{Thread, threads};
 
 const WORKLOAD: &str = env!("CARGO_BIN_EXE_workload");
 
-/// Runs new threads that pass a byte to and fro, on one CPU or on any.
+/// Runs new threads that pass a byte back and forth, on one CPU or on any.
 fn run(cpu: Option<u16>) -> Vec<Thread> {
     let mut command = match cpu {
         Some(cpu) => {
@@ -27,7 +27,7 @@ fn run(cpu: Option<u16>) -> Vec<Thread> {
     threads(&succeed(command.args(["threads", "1", "1000"]).stdin(Stdio::null())))
 }
 
-/// The CPU away once, and the workloads after its return, each pinned to it and then not.
+/// The CPU goes offline once; after its return the workloads run, first pinned to it and then not.
 struct Episode {
     away: Range<u64>,
     runs: Vec<Vec<Thread>>,
@@ -52,7 +52,7 @@ fn gap_after(trace: &Trace, cpu: u16, away: &Range<u64>, until: u64) -> Option<u
 
 fn check(source: &str, trace: &Trace, cpu: u16, episode: &Episode, next: u64) {
     let Episode { away, runs } = episode;
-    // Nobody has a CPU that is not there.
+    // No thread has a CPU that does not exist.
     let middle = away.start + (away.end - away.start) / 2;
     let before = trace.switches.iter().rfind(|switch| switch.cpu == cpu && switch.time <= middle);
     let before = before.expect("it was recorded before");
@@ -84,7 +84,7 @@ fn check(source: &str, trace: &Trace, cpu: u16, episode: &Episode, next: u64) {
 }
 
 #[test]
-fn a_cpu_that_comes_back_is_recorded_at_once_and_what_nobody_saw_is_a_gap_there() {
+fn a_cpu_that_comes_back_is_recorded_at_once_and_what_was_not_seen_is_a_gap_there() {
     if !may_record() {
         return;
     }

@@ -1,4 +1,4 @@
-//! The lock that a thread waits for and its owner, compared with what the threads themselves print.
+//! The lock that a thread waits for and its owner, compared with the output of the threads themselves.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
@@ -37,7 +37,7 @@ fn every_wait_for_a_lock_names_its_futex_and_the_owner_that_the_program_printed(
         return skip("this kernel does not let programs see a task's registers");
     }
     locks::compare(&recording, ROUNDS);
-    // The table of them, alone as it is asked for.
+    // The table of locks, requested separately.
     let table =
         folder.fxtrec(["report", "t.fxt", "--show", "locks", "--rows", "0"]).expect(0).stdout;
     for words in recording.lines() {
@@ -46,7 +46,7 @@ fn every_wait_for_a_lock_names_its_futex_and_the_owner_that_the_program_printed(
     }
 }
 
-/// A wait for a lock of the kernel, from the tracepoints: the thread, begin and end, the lock and its flags.
+/// A wait for a kernel lock, from the tracepoints: the thread, begin and end, the lock and its flags.
 struct Contended {
     thread: u64,
     from: u64,
@@ -55,7 +55,7 @@ struct Contended {
     flags: u32,
 }
 
-/// The waits of the threads of a process, those apart in which they only spin.
+/// The waits of the threads of a process, and separately those in which they only spin.
 fn contended(trace: &Trace, process: u64) -> Vec<Contended> {
     let mut open = BTreeMap::<(u64, &str), (u64, u32)>::new();
     let mut waits = Vec::new();
@@ -75,7 +75,7 @@ fn contended(trace: &Trace, process: u64) -> Vec<Contended> {
 }
 
 #[test]
-fn every_sleep_for_a_lock_of_the_kernel_is_told_as_the_tracepoints_tell_it() {
+fn every_sleep_for_a_lock_of_the_kernel_is_reported_as_the_tracepoints_tell_it() {
     if !may_record() {
         return;
     }
@@ -92,9 +92,9 @@ fn every_sleep_for_a_lock_of_the_kernel_is_told_as_the_tracepoints_tell_it() {
     }
 }
 
-/// ftrace records nothing else beside: another recorder tells of the tracepoints, around it.
+/// ftrace records nothing else at the same time: another recorder records the tracepoints, around it.
 #[test]
-fn ftrace_tells_the_same_of_locks_of_the_kernel() {
+fn ftrace_reports_the_same_of_locks_of_the_kernel() {
     if !may_record() {
         return;
     }
@@ -143,7 +143,7 @@ fn compare(source: &str, trace: &Trace, waits: &[Contended]) {
     assert!(slept >= 60, "{source}: {slept}");
     let different: BTreeSet<&&str> = ids.values().collect();
     assert_eq!(different.len(), ids.len(), "{ids:?}");
-    // And no other thread is recorded as waiting for one.
+    // No other thread is recorded as waiting for one.
     let ours = |out: &&Switch| trace.threads.get(&out.outgoing).is_some_and(|it| it.1 == process);
     for out in trace.switches.iter().filter(ours).filter(|out| out.args.contains_key("kernel_lock"))
     {
@@ -154,7 +154,7 @@ fn compare(source: &str, trace: &Trace, waits: &[Contended]) {
     }
 }
 
-/// Who makes a tracing instance has two mutexes that are variables of the kernel, for some milliseconds.
+/// A process that creates a tracing instance holds two mutexes that are variables of the kernel, for some milliseconds.
 #[test]
 fn a_lock_that_is_a_variable_of_the_kernel_has_its_name() {
     const NAMES: [&str; 2] = ["event_mutex", "trace_types_lock"];
@@ -195,7 +195,7 @@ fn a_lock_that_is_a_variable_of_the_kernel_has_its_name() {
 }
 
 #[test]
-fn without_the_option_nothing_is_told_of_futexes() {
+fn without_the_option_nothing_is_reported_for_futexes() {
     if !may_record() {
         return;
     }

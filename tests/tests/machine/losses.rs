@@ -1,6 +1,6 @@
-//! Events are lost since something keeps fxtrec from reading, and it says what that was.
+//! Events are lost because something keeps fxtrec from reading, and it reports the cause.
 //!
-//! Rings are small here, so that a little of everything is enough.
+//! Rings are small here, so that small amounts of everything are enough.
 
 use std::fs;
 use std::io::Read;
@@ -47,7 +47,7 @@ fn a_recorder_that_was_stopped_says_so() {
     let folder = Folder::new();
     let sources = ["bpf", "perf", "ftrace"];
     let stopped = record_by_each(&folder, &sources, &SMALL, |recorders| {
-        // What is there first is the head of the trace, which does not say that somebody reads.
+        // The first data is the head of the trace, which does not show that the file is being read.
         much_happens();
         for source in sources {
             let path = folder.path(format!("{source}.fxt"));
@@ -112,7 +112,7 @@ fn lost_system_calls_leave_no_wait_unknown() {
     let json: serde_json::Value = serde_json::from_str(&printed).expect("JSON");
     let losses = &json["losses"];
     assert_eq!((&losses["gaps"], losses["others"].as_u64()), (&0.into(), Some(sum)), "{losses}");
-    // Switches during the loss are there.
+    // Switches during the loss are recorded.
     let last = gaps.iter().map(|gap| gap.time).max().expect("some");
     let of_loss = last - 300_000_000..last;
     let during = trace.switches.iter().filter(|switch| of_loss.contains(&switch.time)).count();
@@ -134,7 +134,7 @@ fn an_output_that_takes_nothing_is_named() {
     let mut output = fs::File::open(&fifo).expect("fxtrec opens it, too");
     let mut bytes = vec![0; 8];
     output.read_exact(&mut bytes).expect("it records");
-    // Nobody reads meanwhile.
+    // The output is not read in this time.
     much_happens();
     much_happens();
     let reader = std::thread::spawn(move || {
@@ -153,7 +153,7 @@ fn an_output_that_takes_nothing_is_named() {
     assert!(said.contains("the output blocked the drain thread"), "{said}");
 }
 
-/// A cgroup of the test's own. Empty at its end, and gone.
+/// A separate cgroup for the test. Empty at its end, and removed.
 struct Cgroup {
     path: PathBuf,
     root: PathBuf,
@@ -167,7 +167,7 @@ impl Cgroup {
         let root = if is_v2 { Path::new("/sys/fs/cgroup") } else { v1 };
         let path = root.join(format!("fxtrec-test-{}", std::process::id()));
         if is_v2 {
-            // It is so already, or making the file fails below.
+            // An error is ignored: either the controller is already enabled, or a later step fails.
             let _ = fs::write(root.join("cgroup.subtree_control"), "+cpu");
         }
         fs::create_dir(&path).expect("a cgroup");
@@ -178,7 +178,7 @@ impl Cgroup {
         fs::write(self.path.join("cgroup.procs"), process.to_string()).expect("it can be moved");
     }
 
-    /// A hundredth of a CPU, in pieces of ten milliseconds.
+    /// A hundredth of a CPU, in slices of ten milliseconds.
     fn starve(&self) {
         let write = |file, text| fs::write(self.path.join(file), text).expect("a quota");
         if self.is_v2 {
@@ -204,7 +204,7 @@ impl Drop for Cgroup {
     }
 }
 
-/// Lets a program start without CAP_SYS_NICE, which root has otherwise.
+/// Starts a program without CAP_SYS_NICE, which root normally has.
 fn without_sys_nice(command: &mut Command) {
     const CAP_SYS_NICE: libc::c_ulong = 23;
     // SAFETY: between fork and exec only prctl(2) is called, with numbers.
@@ -216,7 +216,7 @@ fn without_sys_nice(command: &mut Command) {
     }
 }
 
-/// Scheduling policy and nice value of a thread, by `/proc/PID/task/TID/stat`.
+/// Scheduling policy and nice value of a thread, from `/proc/PID/task/TID/stat`.
 fn scheduling(process: u32, thread: &str) -> Option<(u32, i32)> {
     let tasks = fs::read_dir(format!("/proc/{process}/task")).ok()?;
     let stats = tasks.filter_map(|task| fs::read_to_string(task.ok()?.path().join("stat")).ok());
@@ -267,7 +267,7 @@ fn who_finds_out_what_stacks_are_of_lets_others_go_first_if_it_may_hurry_later()
         let mut recorder = Process::start(&mut command);
         let stacks = || scheduling(recorder.id(), "fxtrec-stacks");
         wait::until("a patient thread", || stacks() == Some((0, niceness)));
-        // The other one, which empties the rings in the meantime, is not.
+        // The other thread, which empties the rings in the meantime, is not.
         let hurried = Some((0, if may_hurry { -20 } else { 0 }));
         wait::until("a thread in a hurry", || scheduling(recorder.id(), "fxtrec-rings") == hurried);
         recorder.signal(Signal::SIGINT);
@@ -310,14 +310,14 @@ fn a_recorder_that_gets_no_cpu_says_how_long_it_waited() {
     assert!(report.contains("real-time priority was refused: EPERM"), "{report}");
 }
 
-/// Fields and numbers of the scheduler's tracepoints are those of one that never comes: a kernel or a container in which tracing is
-/// broken without an error.
+/// The scheduler's tracepoints have the fields and numbers of a tracepoint that never fires: this simulates a kernel or a container in
+/// which tracing is broken without an error.
 #[test]
 fn a_recording_of_a_busy_machine_without_any_event_fails() {
     if !may_record() {
         return;
     }
-    // Where fxtrec finds it first.
+    // The place where fxtrec finds it first.
     let tracefs = ["/sys/kernel/tracing", "/sys/kernel/debug/tracing"]
         .map(|it| Path::new(it).join("events/sched"));
     let events = tracefs.iter().find(|events| events.is_dir()).expect("tracefs is mounted");

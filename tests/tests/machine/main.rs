@@ -1,6 +1,6 @@
-//! What fxtrec promises of a machine that others leave alone: the command line, sources, losses, gates.
+//! fxtrec's guarantees on an otherwise idle machine: the command line, sources, losses, gates.
 //!
-//! Each test takes a [turn](fxtrec_tests::machine) when it uses the machine: alone, or beside others that do not mind.
+//! Each test takes a [turn](fxtrec_tests::machine) when it uses the machine: exclusively, or next to compatible tests.
 
 mod action;
 mod alerts;

@@ -1,4 +1,4 @@
-//! Machines with many CPUs, which a process plays: see `fxtrec_tests::synthetic`.
+//! Machines with many CPUs, which a process simulates: see `fxtrec_tests::synthetic`.
 
 use std::process::Command;
 
@@ -8,11 +8,11 @@ use fxtrec_tests::root::may_record;
 use fxtrec_tests::synthetic::player::Played;
 use fxtrec_tests::synthetic::verdict::{Verdict, judge};
 
-/// 512 CPUs in blocks of 64, with holes between them, and as many again that are not online.
+/// 512 CPUs in blocks of 64, with holes between them, and as many again that are offline.
 const ONLINE: &str = "0-63,96-159,192-255,288-351,384-447,480-543,576-639,672-735";
 const POSSIBLE: &str = "0-1023";
 
-/// Records what is played on them with these options of `fxtrec` and what follows COMMAND's files, after `limit` was set.
+/// Records what is simulated on them with these options of `fxtrec` and these arguments after COMMAND's files, after `limit` was set.
 fn record(folder: &Folder, limit: &[&str], options: &[&str], play: &[&str]) -> Command {
     let many = env!("CARGO_BIN_EXE_many");
     let path = |name: &str| folder.text(name);
@@ -24,7 +24,7 @@ fn record(folder: &Folder, limit: &[&str], options: &[&str], play: &[&str]) -> C
     command
 }
 
-/// What was played and what is in the trace, when nothing is wrong with it.
+/// The simulated events and the events in the trace, if they agree.
 fn judged(folder: &Folder) -> (Played, Verdict) {
     let played = std::fs::read_to_string(folder.path("played")).expect("it was played");
     let played = serde_json::from_str(&played).ok().and_then(|json| Played::from_json(&json));

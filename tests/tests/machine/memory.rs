@@ -1,4 +1,4 @@
-//! What a recorder with default options keeps in memory, whatever runs: the bounds of docs/reference/recording.md.
+//! The memory of a recorder with default options, whatever runs: the limits of docs/reference/recording.md.
 
 use std::path::Path;
 use std::process::{Command, Stdio};
@@ -13,14 +13,14 @@ use fxtrec_tests::programs::{Built, build};
 use fxtrec_tests::root::may_record;
 use fxtrec_tests::trace::Trace;
 
-/// What the whole recorder may have resident, in bytes.
+/// The maximum resident memory of the whole recorder, in bytes.
 const MOST: u64 = 256 << 20;
 
 fn crowd(flags: &[&str]) -> Built {
     build("crowd.c", flags)
 }
 
-/// What a process has resident, in bytes: of memory that it shares, its part.
+/// The resident memory of a process, in bytes, with its share of shared memory.
 fn resident(pid: &str) -> u64 {
     let rollup = std::fs::read_to_string(format!("/proc/{pid}/smaps_rollup")).unwrap_or_default();
     let line = rollup.lines().find_map(|line| line.strip_prefix("Pss:"));
@@ -28,7 +28,7 @@ fn resident(pid: &str) -> u64 {
     kib.unwrap_or(0) * 1024
 }
 
-/// The processes of a recorder that do its work next to it.
+/// The helper processes of a recorder.
 fn helpers(recorder: u32) -> Vec<String> {
     let pids = std::fs::read_dir("/proc").expect("it is there").flatten();
     let pids = pids.filter_map(|entry| entry.file_name().into_string().ok());
@@ -41,7 +41,7 @@ fn helpers(recorder: u32) -> Vec<String> {
     pids.filter(|pid| pid.bytes().all(|byte| byte.is_ascii_digit()) && is_one(pid)).collect()
 }
 
-/// The most that a recorder and its helpers had resident together, as far as was seen until `ended`, and whether one was seen.
+/// The maximum resident memory of a recorder and its helpers together, as far as it was seen until `ended`, and whether a helper was seen.
 fn watch(recorder: u32, ended: &AtomicBool) -> (u64, bool) {
     let (mut most, mut seen) = (0, false);
     while !ended.load(Ordering::Relaxed) {
@@ -54,7 +54,7 @@ fn watch(recorder: u32, ended: &AtomicBool) -> (u64, bool) {
     (most, seen)
 }
 
-/// Waits until a child ends: its exit status, and the most memory that it had resident, in bytes.
+/// Waits until a child ends: its exit status, and its maximum resident memory, in bytes.
 fn peak(pid: u32) -> (i32, u64) {
     let mut status = 0;
     // SAFETY: rusage is a struct of integers, for which zeros are valid.
@@ -67,7 +67,7 @@ fn peak(pid: u32) -> (i32, u64) {
     (libc::WEXITSTATUS(status), usage.ru_maxrss as u64 * 1024)
 }
 
-/// Records COMMAND with default options, and these: what fxtrec said.
+/// Records COMMAND with default options, and these: returns fxtrec's messages.
 #[track_caller]
 fn bounded(options: &[&str], command: &[&str]) -> String {
     let folder = Folder::new();
@@ -157,7 +157,7 @@ fn callers_that_programs_make_up_take_no_more_than_others() {
     let _turn = machine::alone();
     let liar = build("liar.c", &[]);
     let said = bounded(&[], &[liar.text(), "6000", "16"]);
-    // As many as there was no room for, so that the bounds were reached.
+    // As many frames as there was no room for, so that the limits were reached.
     assert!(said.contains("frames unnamed"), "{said}");
 }
 

@@ -1,4 +1,4 @@
-//! Recordings of two machines, whose clocks messages between them set.
+//! Recordings of two machines whose clocks are aligned by messages between them.
 
 use std::collections::BTreeMap;
 use std::net::UdpSocket;
@@ -14,7 +14,7 @@ use fxtrec_tests::{binary, tools};
 
 const MESSAGES: usize = 400;
 
-/// The clock of the second recording is ahead by so much, in nanoseconds.
+/// The clock of the second recording is ahead by this many nanoseconds.
 const AHEAD: i64 = 37_123_456_789;
 
 /// When messages were sent and received, by their numbers.
@@ -26,8 +26,8 @@ fn times(path: &Path) -> [BTreeMap<u64, u64>; 2] {
     })
 }
 
-/// Both recordings were made at once on this machine, so how far apart their clocks are is known: not at all, until the times
-/// in one of the files are others.
+/// Both recordings were made at the same time on this machine, so the difference of their clocks is known: it is zero, until the times in
+/// one of the files are changed.
 #[test]
 fn datagrams_between_two_programs_set_the_clocks_of_their_recordings_within_the_bound() {
     if !may_record() || !tools::or_skip(&["gcc"]) {
@@ -35,7 +35,7 @@ fn datagrams_between_two_programs_set_the_clocks_of_their_recordings_within_the_
     }
     let talk = build("talk.c", &[]);
     let folder = Folder::new();
-    // Nobody else's: it was just given away.
+    // No other descriptor uses this number: it was just released.
     let port = UdpSocket::bind("127.0.0.1:0").expect("a port").local_addr().expect("one").port();
     let record = |who: &str| {
         let mut command = binary::command();
@@ -49,7 +49,7 @@ fn datagrams_between_two_programs_set_the_clocks_of_their_recordings_within_the_
         Process::start(command.stdout(Stdio::null()))
     };
     let [mut server, mut client] = ["server", "client"].map(record);
-    // Without a client the server would wait for ever; it ends when dropped.
+    // Without a client, the server would wait forever; it ends when dropped.
     assert!(client.finish().success());
     assert!(server.finish().success());
 
@@ -74,7 +74,7 @@ fn datagrams_between_two_programs_set_the_clocks_of_their_recordings_within_the_
     let back: usize = between("client.fxt and ", " back").parse().expect("a number");
     assert_eq!((forth, back), (MESSAGES, MESSAGES), "{said}");
 
-    // In the merged file, nothing is farther from where it was in the client's time than that.
+    // In the merged file, nothing is shifted by more than that relative to the client's time.
     let [sent, received] = times(&folder.path("both.fxt"));
     let of_server = times(&folder.path("server.fxt"));
     for (merged, original) in [&sent, &received].into_iter().zip(&of_server) {

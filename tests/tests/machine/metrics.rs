@@ -1,4 +1,4 @@
-//! What the daemon counts for Prometheus, held against a recording of the same time.
+//! The daemon's counts for Prometheus, compared with a recording of the same time.
 
 use std::collections::BTreeMap;
 use std::io::{BufRead, Read, Write};
@@ -20,8 +20,8 @@ use serde_json::Value;
 const PINGPONG: &str = env!("CARGO_BIN_EXE_pingpong");
 const WORKLOAD: &str = env!("CARGO_BIN_EXE_workload");
 
-/// For so long the programs of one of two that count run between a look at the clock of each, in seconds. Far more than they
-/// take on a quiet machine, and far less than a wait that anybody minds.
+/// How long the programs of one of the two counters run between its readings, in seconds. Far more than they take on a quiet machine, and
+/// far less than a wait that matters.
 const BESIDE: f64 = 2e-6;
 
 /// A daemon that serves metrics. Ended when dropped.
@@ -94,7 +94,7 @@ fn samples(text: &str) -> BTreeMap<&str, f64> {
         .collect()
 }
 
-/// One of a cgroup, 0 where there is none.
+/// The value for a cgroup, 0 if there is none.
 fn of(samples: &BTreeMap<&str, f64>, name: &str, labels: &str) -> f64 {
     samples.get(format!("{name}{{{labels}}}").as_str()).copied().unwrap_or(0.0)
 }
@@ -114,7 +114,7 @@ fn what_is_counted_without_records_is_within_two_percent_of_a_recording() {
         return;
     }
     let machine = machine::alone();
-    // More than there are CPUs for: it is never used up.
+    // More than there are CPUs: it is never used up.
     let Some(group) = Quota::new("metrics", 100_000_000) else {
         return skip("no cgroup may be made here");
     };
@@ -154,12 +154,12 @@ fn what_is_counted_without_records_is_within_two_percent_of_a_recording() {
         );
         // The shell that puts itself into the cgroup has some more, under another name.
         assert_within(count, metric(recorded, "count"), 50.0, name);
-        // Each sees the time that the other's programs take between their looks at the clock.
+        // Each counter includes the time that the other's programs use between its readings.
         let both = BESIDE * count;
         assert_within(sum, metric(recorded, "sum_ns") / 1e9, 0.02 + both, name);
         let last = of(&counted, &format!("{name}_bucket"), &format!("{labels},le=\"+Inf\""));
         assert_eq!(last, count, "{name}: the last bucket has all");
-        // Half of all are below some bound, and so are they in the recording, whose median is at most 0.8 % too high.
+        // Half of all values are below some bound, and so they are in the recording, whose median is at most 0.8 % too high.
         let below = |bound: f64| {
             of(&counted, &format!("{name}_bucket"), &format!("{labels},le=\"{bound:?}\""))
         };
@@ -211,12 +211,12 @@ fn time_in_which_a_quota_is_used_up_is_counted_apart_from_waits() {
     assert!(recorded > 0.2, "the quota is used up again and again: {recorded} s");
     assert_within(throttled, recorded, 0.005, "throttled");
     let wait = of(&counted, "fxtrec_runqueue_wait_seconds_sum", &labels);
-    // In the recording the thread has also the waits of the shell that it was before. Of the throttled time there is far more.
+    // In the recording, the thread also has the waits of the shell that it was before. There is far more throttled time.
     assert_within(wait, metric("runqueue", "sum_ns") / 1e9, 0.1, "waits");
 }
 
 #[test]
-fn names_of_threads_are_told_only_if_they_are_asked_for() {
+fn names_of_threads_are_reported_only_if_they_are_asked_for() {
     if !may_record() {
         return;
     }
@@ -247,7 +247,7 @@ fn other_requests_are_refused_and_slow_ones_end() {
         let answer = scraped.ask(&request);
         assert!(answer.starts_with(&format!("HTTP/1.1 {status}")), "{answer}");
     }
-    // One that never finishes its request holds up the others for a few seconds only.
+    // A client that never finishes its request delays the others for a few seconds only.
     let mut slow = TcpStream::connect(host).expect("it listens");
     slow.write_all(b"GET /metrics HTTP/1.1\r\nHost").expect("sent");
     let text = scraped.scrape("");
@@ -260,7 +260,7 @@ fn of_none(samples: &BTreeMap<&str, f64>, name: &str) -> f64 {
     *samples.get(name).expect("it is told")
 }
 
-/// Python that reads both forms by the parsers of Prometheus's client library, and prints how many buckets they have.
+/// Python that parses both formats with Prometheus's client library, and prints how many buckets they have.
 const PARSE: &str = r#"
 import sys
 from prometheus_client.parser import text_string_to_metric_families as plain

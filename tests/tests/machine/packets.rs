@@ -1,4 +1,4 @@
-//! Who or what woke threads where an interrupt did: packets of threads on this host, timers.
+//! The causes of wake-ups by interrupts: packets of threads on this host, timers.
 
 use std::collections::BTreeMap;
 
@@ -15,15 +15,15 @@ fn tells(recording: &Recording, fact: &str) -> bool {
     causes.split(',').any(|cause| cause == fact)
 }
 
-/// What wake-ups of the threads of pairs say.
+/// The data in the wake-ups of the threads of pairs.
 #[derive(Debug, Default)]
 struct Wakers {
     right: usize,
-    /// Of another thread than the one that sent the packet.
+    /// Wake-ups by a thread other than the sender of the packet.
     wrong: Vec<(String, String)>,
-    /// By an interrupt without a sender, by what that is about.
+    /// By an interrupt without a sender, by its cause.
     missing: BTreeMap<String, usize>,
-    /// By a thread, and no packet of it.
+    /// By a thread, without a packet of it.
     by_threads: usize,
 }
 
@@ -44,7 +44,7 @@ fn wakers(recording: &Recording) -> Wakers {
         let Some(sender) = other_end(woken) else { continue };
         match (wakeup.waker.map(name), wakeup.sent) {
             (Some(waker), Some(_)) if waker == sender => found.right += 1,
-            // Who began it, before it was a server.
+            // The thread that began it, before it was a server.
             (Some(waker), Some(_)) => found.wrong.push((woken.to_owned(), waker.to_owned())),
             (Some(_), None) => found.by_threads += 1,
             (None, _) => {
@@ -61,7 +61,7 @@ fn wakers(recording: &Recording) -> Wakers {
     found
 }
 
-/// In network namespaces of its own, where the way between both ends may be set up as one likes.
+/// In separate network namespaces, where the path between both ends can be configured.
 fn pairs(way: &str, protocol: &str, setup: &str, rounds: usize) {
     const PAIRS: usize = 4;
     let run = format!(
@@ -75,7 +75,7 @@ fn pairs(way: &str, protocol: &str, setup: &str, rounds: usize) {
     }
     let found = wakers(&recording);
     println!("{way} {protocol} {setup:?}: {found:?}");
-    // A thread that finds its packet there does not wait, and a pair on one CPU takes turns.
+    // A thread that finds its packet there does not wait, and a pair on one CPU alternates.
     assert!(found.right * 4 > PAIRS * rounds, "{found:?}");
     assert!(found.wrong.is_empty(), "{found:?}");
     let missing: usize = found.missing.values().sum();
@@ -129,6 +129,6 @@ fn a_thread_that_sleeps_is_woken_by_its_own_timer() {
     let found: Vec<_> = by_interrupt.map(|it| (&it.interrupt_kind, &it.interrupt_name)).collect();
     let timer = (&Some("hrtimer".to_owned()), &Some("hrtimer_wakeup".to_owned()));
     let timers = found.iter().filter(|it| **it == timer).count();
-    // It is started and ended by others.
+    // The other wake-ups belong to its start and end.
     assert!(timers >= 3 && timers * 2 > found.len(), "{found:?}");
 }

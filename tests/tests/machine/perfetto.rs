@@ -1,8 +1,8 @@
-//! What Perfetto's importer needs of a file, as far as that is known. The importer itself is run by `scripts/check-perfetto`.
+//! The known requirements of Perfetto's importer for a file. The importer itself is run by `scripts/check-perfetto`.
 //!
-//! It goes from record to record by their sizes, so one that is wrong derails the rest. It keeps of a switch the weights, of a
-//! wake-up the waker, which has to be a koid, and ignores arguments that it does not know, by their sizes too. So all of them
-//! are measured here word by word, by nothing but the description of the format.
+//! It advances from record to record by their sizes, so a wrong size derails the rest. From a switch it keeps the weights, from a wake-up
+//! the waker, which must be a koid, and it skips unknown arguments by their sizes. So all of them are measured here word by word, using
+//! only the format specification.
 
 use std::collections::{BTreeMap, HashMap};
 
@@ -42,7 +42,7 @@ fn bits(word: u64, first: u32, last: u32) -> u64 {
     word << (63 - last) >> (63 - last + first)
 }
 
-/// The words of each record, its header included.
+/// The words of each record, including its header.
 fn records(words: &[u64]) -> Vec<&[u64]> {
     let (mut rest, mut records) = (words, Vec::new());
     while let Some(header) = rest.first() {
@@ -78,7 +78,7 @@ impl Rest<'_> {
         String::from_utf8(text.to_vec()).expect("strings are UTF-8")
     }
 
-    /// The text that a reference of 16 bits stands for, which may follow.
+    /// The text of a 16-bit reference, which may follow inline.
     fn text(&mut self, reference: u64) -> String {
         const INLINE: u64 = 1 << 15;
         match reference {
@@ -88,7 +88,7 @@ impl Rest<'_> {
         }
     }
 
-    /// The name, type and value of each of so many arguments.
+    /// The name, type and value of each of this many arguments.
     fn args(&mut self, count: u64) -> Vec<(String, u64, u64)> {
         let arg = |_| {
             let before = self.words.len();
@@ -116,7 +116,7 @@ impl Rest<'_> {
     }
 }
 
-/// Which types an argument of a scheduling record may be of.
+/// Which types an argument of a scheduling record may have.
 fn types(name: &str) -> &'static [u64] {
     match name {
         "incoming_weight" | "outgoing_weight" | "weight" => &[INT32],
@@ -153,14 +153,14 @@ fn check_scheduling(header: u64, rest: &mut Rest<'_>, counts: &mut Counts) {
     };
     match (kind, &koids[..]) {
         (1, [outgoing, incoming]) => {
-            // It takes a side for idle by nothing else.
+            // Nothing else makes it consider a side as idle.
             assert_eq!(weight("outgoing_weight"), *outgoing == 0, "{koids:?} {args:?}");
             assert_eq!(weight("incoming_weight"), *incoming == 0, "{koids:?} {args:?}");
         }
         (2, [woken]) => assert_ne!(*woken, 0, "the idle task is not woken"),
         _ => panic!("a scheduling record of type {kind}"),
     }
-    // It keeps 32 bits.
+    // Perfetto keeps 32 bits of a koid.
     assert!(koids.iter().all(|koid| *koid < 1 << 32), "{koids:?}");
 }
 
@@ -173,14 +173,14 @@ fn check_event(header: u64, rest: &mut Rest<'_>) {
     let (category, name) = (rest.text(category), rest.text(name));
     assert!(!category.is_empty() && !name.is_empty(), "{category:?} {name:?}");
     rest.args(bits(header, 20, 23));
-    // All but instants and ends and begins of durations have one more word.
+    // All except instants and ends and begins of durations have one more word.
     if !matches!(bits(header, 16, 19), 0 | 2 | 3) {
         rest.word();
     }
     rest.end(&name);
 }
 
-/// Reads a file as Perfetto does.
+/// Reads a file like Perfetto.
 fn check(bytes: &[u8]) -> Counts {
     let words = bytes.chunks(8).map(|word| u64::from_le_bytes(word.try_into().expect("words")));
     let words: Vec<u64> = words.collect();

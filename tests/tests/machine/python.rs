@@ -13,7 +13,7 @@ use fxtrec_tests::{machine, tools};
 
 use crate::stacks::{Stack, Stacks, can_be_default};
 
-/// The flag of a backtrace that lacks Python functions.
+/// The flag of a backtrace in which Python functions are missing.
 const LACKS: u32 = 1 << 7;
 
 const OPTIONS: [&str; 6] = ["--source", "bpf", "--scope", "app", "--stacks", "--stacks-over=1ms"];
@@ -41,11 +41,11 @@ fn stacks(trace: &Path) -> BTreeMap<u64, Vec<(u32, Vec<String>)>> {
     stacks.map(|(thread, stacks)| (thread, of_thread(stacks))).collect()
 }
 
-/// Where the program waits, as it is to be named.
+/// Where the program waits, in the expected form.
 const WAITS: [&str; 3] =
     ["wait_here (blocker.py:9)", "middle (blocker.py:15)", "outer (blocker.py:21)"];
 
-/// Whether a stack has these functions, one below the other but for the native functions between them.
+/// Whether a stack has these functions, one below the other except for native functions between them.
 fn has(functions: &[String], wanted: &[&str]) -> bool {
     let mut python = functions.iter().filter(|name| name.contains(".py:"));
     wanted.iter().all(|name| python.next().is_some_and(|it| it == name))
@@ -79,7 +79,7 @@ fn each_version_of_python_names_the_functions_in_which_its_threads_wait() {
                 has(functions, &WAITS) && outer.next().is_some_and(|it| it.contains(last))
             };
             let right = own.iter().filter(|(_, functions)| wanted(functions)).count();
-            // Others are where it waits for a lock of the interpreter.
+            // Other threads are where they wait for the interpreter's lock.
             let in_round = |functions: &[String]| {
                 let sleeps = functions
                     .iter()

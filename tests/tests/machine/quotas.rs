@@ -1,4 +1,4 @@
-//! What quotas of cgroups do to threads inside and outside of them, held against the kernel's own counts.
+//! The effects of cgroup quotas on threads inside and outside of them, compared with the kernel's own counts.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::process::{Command, Stdio};
@@ -18,7 +18,7 @@ use super::causes::{has, record_machine, run};
 
 const WORKLOAD: &str = env!("CARGO_BIN_EXE_workload");
 
-/// Bounds of a figure of the group: a period that is not over when the workload ends is counted when it is, or never.
+/// Bounds of a figure of the group: a period that is not over when the workload ends is counted when it is over, or never.
 fn assert_is_about(found: u64, counted: u64) {
     assert!(found <= counted && found >= counted - counted / 10, "{found} ns of {counted}");
 }
@@ -47,10 +47,10 @@ fn every_source_counts_for_how_long_a_quota_stopped_its_cgroup() {
         let [stopped, of] = ["throttled_periods", "periods"].map(|name| told.number(name));
         assert!(stopped >= 5 && stopped <= of, "{stopped} of {of} periods");
 
-        // Whose waits that was, is said or said to be unknown.
+        // The report lists which threads waited, or states that this is unknown.
         let which = has(&trace, "throttled");
         assert!(source == "bpf" || !which, "{source}");
-        let unknown = "; which threads is not recorded by this source";
+        let unknown = "; this source does not record which threads";
         let line = said.lines().find(|line| line.contains("  quotas     stopped "));
         let line = line.unwrap_or_else(|| panic!("{source}: {said}"));
         assert!(line.contains(&quota.name), "{line}");
@@ -130,7 +130,7 @@ fn the_periods_of_a_throttled_cgroup_are_as_long_as_it_counts_and_have_its_waits
             "periods of a CPU do not overlap"
         );
     }
-    // Who goes out for this quota does so in a period of it.
+    // A thread that is switched out because of this quota is switched out in a period of it.
     let mut left: BTreeMap<u64, (u64, u64)> = BTreeMap::new();
     let (mut within, mut waits) = (0, 0);
     for switch in &trace.switches {
@@ -149,7 +149,7 @@ fn the_periods_of_a_throttled_cgroup_are_as_long_as_it_counts_and_have_its_waits
     assert!(waits >= 10 && within + unknown >= waits * 9 / 10, "{within} of {waits}");
 }
 
-/// For how long each thread was able to run and did not, by switches and wake-ups alone, and how many such waits ended.
+/// How long each thread was runnable and did not run, according to switches and wake-ups only, and how many such waits ended.
 fn plain_waits(trace: &Trace) -> BTreeMap<u64, (u64, u64)> {
     let mut events: Vec<(u64, bool, u64, u64)> = Vec::new();
     let mut since: BTreeMap<u64, u64> = BTreeMap::new();
@@ -179,7 +179,7 @@ fn plain_waits(trace: &Trace) -> BTreeMap<u64, (u64, u64)> {
     waits
 }
 
-/// Threads that an inferred switch makes uncertain.
+/// Threads whose state is uncertain because of an inferred switch.
 fn uncertain(trace: &Trace) -> BTreeSet<u64> {
     let inferred = trace.switches.iter().filter(|switch| switch.inferred);
     inferred.flat_map(|switch| [switch.outgoing, switch.incoming]).collect()
@@ -203,7 +203,7 @@ fn a_quota_changes_nothing_of_the_waits_of_threads_outside_of_it() {
     let mut inside = Command::new(&words[0]);
     inside.args(&words[1..]).stdin(Stdio::null()).stdout(Stdio::null());
     let mut inside = inside.spawn().expect("a shell");
-    // One that competes with them for both CPUs, and one that sleeps and wakes.
+    // One thread that competes with them for both CPUs, and one that sleeps and wakes.
     run(&["slices", "2", "50"]);
     run(&["threads", "2", "500"]);
     assert!(inside.wait().expect("it is ours").success());
@@ -237,7 +237,7 @@ fn a_quota_changes_nothing_of_the_waits_of_threads_outside_of_it() {
         let throttled = figure("throttled", "sum_ns");
         let Some((expected, count)) = plain.get(&koid) else { continue };
         if group.contains(&koid) {
-            // Nothing is counted twice, and nothing left out.
+            // Nothing is counted twice, and nothing is left out.
             assert_eq!(waited + throttled, *expected, "{thread}");
             assert!(throttled > 0, "{thread}");
             inside += 1;
@@ -287,7 +287,7 @@ fn a_wait_that_a_quota_prolongs_fires_a_trigger_on_it_and_says_where_none_can() 
     }
 }
 
-/// What a file tells of all threads: of each fact, how many samples and their sum.
+/// The facts of all threads in a file: for each fact, the number of samples and their sum.
 fn facts_of(folder: &Folder, file: &str) -> BTreeMap<&'static str, (u64, u64)> {
     let json = folder.fxtrec(["report", file, "--json"]).expect(0).stdout;
     let json: Value = serde_json::from_str(&json).expect("the report is JSON");
@@ -302,7 +302,7 @@ fn facts_of(folder: &Folder, file: &str) -> BTreeMap<&'static str, (u64, u64)> {
     for name in ["irqs", "moved"] {
         facts.insert(name, (total[name].as_u64().expect("the fact is recorded"), 0));
     }
-    // The report names wakers and calls of a few waits only.
+    // The report names wakers and system calls of only a few waits.
     let trace = Trace::read(&folder.path(file));
     let wakers = trace.wakeups.iter().filter(|it| it.waker.is_some()).count();
     let interrupts = trace.wakeups.iter().filter(|it| it.interrupt).count();

@@ -1,4 +1,4 @@
-//! `fxtrec report` against perf on one and the same workload, and the short form after recordings.
+//! `fxtrec report` compared with perf on the same workload, and the summary after recordings.
 
 use std::collections::BTreeMap;
 use std::process::{Command, Stdio};
@@ -30,7 +30,7 @@ fn a_folder_of_traces_has_a_row_for_each_in_the_order_asked_for_and_groups_of_th
     let recorded =
         ["-q", "-a", "--stacks=none", "-o", "runs/1.fxt", "--", WORKLOAD, "threads", "3", "500"];
     folder.fxtrec(recorded).expect(0);
-    // A trace of the same with less in it, and more of them than a screen has rows of threads.
+    // A trace of the same with fewer threads, and more traces than a screen has rows of threads.
     folder.fxtrec(["cut", "runs/1.fxt", "runs/2.fxt", "--to", "5ms"]).expect(0);
     for number in 3..=9 {
         let copy = folder.path(format!("runs/{number}.fxt"));
@@ -82,7 +82,7 @@ fn a_folder_of_traces_has_a_row_for_each_in_the_order_asked_for_and_groups_of_th
     assert!(text.contains("Run-queue wait of each process:"), "{text}");
 }
 
-/// What a tool says about a thread.
+/// A tool's figures for a thread.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 struct Figures {
     runtime: f64,
@@ -113,7 +113,7 @@ fn sum_up(timehist: &str) -> BTreeMap<u64, Figures> {
     threads
 }
 
-/// The longest delay of each thread in milliseconds, as `perf sched latency` has it: after wake-ups and preemptions.
+/// The longest delay of each thread in milliseconds, as in `perf sched latency`: after wake-ups and preemptions.
 fn longest_delays(latency: &str) -> BTreeMap<u64, f64> {
     let mut threads = BTreeMap::new();
     for line in latency.lines() {
@@ -128,7 +128,7 @@ fn longest_delays(latency: &str) -> BTreeMap<u64, f64> {
     threads
 }
 
-/// What perf and fxtrec say about the workload's threads, having recorded it at the same time.
+/// The figures of perf and fxtrec for the workload's threads, recorded at the same time.
 struct Both {
     perf: BTreeMap<u64, Figures>,
     perf_longest: BTreeMap<u64, f64>,
@@ -160,7 +160,7 @@ fn record_both(workload: &[&str]) -> Both {
     }
 }
 
-/// What perf and fxtrec disagree about beyond the bounds that docs/reference/figures.md states.
+/// Differences between perf and fxtrec beyond the bounds in docs/reference/figures.md.
 fn disagreements(both: &Both) -> Vec<String> {
     let mut found = Vec::new();
     let threads = both.json["threads"].as_array().expect("threads");
@@ -174,7 +174,7 @@ fn disagreements(both: &Both) -> Vec<String> {
         let switches = number(&json["voluntary"]) + number(&json["involuntary"]);
         let cpu_time = number(&json["cpu_time_ns"]) / 1e6;
         let longest = number(&json["metrics"]["runqueue"]["max_ns"]) / 1e6;
-        // `perf sched latency` leaves out some waits after a wake-up that `perf sched timehist` has, of the same file.
+        // `perf sched latency` leaves out some waits after a wake-up that `perf sched timehist` has, for the same file.
         let perf_longest = both.perf_longest.get(tid).copied().unwrap_or(0.0).max(perf.max_delay);
         let mut compare = |what: &str, a: f64, b: f64, bound: f64| {
             if (a - b).abs() > bound {
@@ -196,8 +196,8 @@ fn run_times_switches_and_longest_delays_are_those_that_perf_finds_at_the_same_t
     if !may_record() || !tools::or_skip(&["perf"]) {
         return;
     }
-    // The two take their times one after the other. A machine that is stolen from in between lets them differ; it is
-    // not so five times in a row.
+    // The two read the time one after the other. If the host takes the CPU in between, they differ; that does not happen five times in a
+    // row.
     let mut tries = Vec::new();
     for _ in 0..5 {
         let both = record_both(&["slices", "3", "80"]);
@@ -257,7 +257,7 @@ fn the_report_is_the_same_from_a_file_from_a_pipe_and_packed() {
     let mut piped = binary::command();
     piped.args(["report", "-", "--json", "--include-recorder"]).stdin(Stdio::from(trace));
     assert_eq!(succeed(&mut piped), json);
-    // And it has what the trace has.
+    // It also has the same content as the trace.
     let document: Value = serde_json::from_str(&json).expect("JSON");
     let whole = recording.trace;
     let reported = whole.switches.iter().filter(|switch| !switch.inferred).count() as u64;

@@ -1,4 +1,4 @@
-//! Which requests to a disk woke threads that had made them.
+//! Which disk requests woke the threads that had submitted them.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -12,7 +12,7 @@ use fxtrec_tests::skip::skip;
 
 const PLANTED: &str = env!("CARGO_BIN_EXE_planted");
 
-/// What the kernel counts of the disk below a folder: how many writes it has done, and the sum of their times in milliseconds.
+/// The kernel's counts for the disk of a folder: the number of writes done, and the sum of their times in milliseconds.
 fn writes_below(folder: &Path) -> Option<(u64, u64)> {
     let device = fs::metadata(folder).expect("it is there").dev();
     let (major, minor) = (nix::sys::stat::major(device), nix::sys::stat::minor(device));
@@ -62,13 +62,13 @@ fn whom_the_end_of_a_request_wakes_is_who_made_it() {
         }
     }
     println!("{right} right, {queued} ns queued, {in_disk} ns in the disk, others: {others:?}");
-    // A write that is done before its thread sleeps wakes nobody.
+    // A write that is done before its thread sleeps wakes no thread.
     assert!(right >= 800, "{right} of 1000, others: {others:?}");
     assert!(others.values().sum::<usize>() * 50 <= right, "{others:?}");
     assert!(!others.keys().any(|it| it.contains("writer-")), "another's: {others:?}");
     let (count, millis) = (after.0 - before.0, after.1 - before.1);
     assert!(right as u64 <= count, "the disk did {count} writes");
-    // The kernel counts each in whole milliseconds, from when it began until it was done; a wake-up comes after that.
+    // The kernel counts each in whole milliseconds, from when it began until it was done; a wake-up follows that.
     let sum = (queued + in_disk) / 1_000_000;
     assert!(sum <= millis + count, "{sum} ms of {millis} ms in {count} writes");
 }

@@ -1,4 +1,4 @@
-//! Stacks of programs that end before anybody could ask what they were.
+//! Stacks of programs that end before they could be inspected.
 
 use std::collections::BTreeSet;
 
@@ -11,8 +11,8 @@ use serde_json::Value;
 const RUNS: usize = 10;
 const TRIES: usize = 3;
 
-/// Records a command, of which so many processes called `soon` wait in each of these functions. How many are told of each, and how
-/// many others the kernel may not have reported.
+/// Records a command, of which this many processes called `soon` wait in each of these functions. How many stacks each has, and how many
+/// others the kernel may not have reported.
 fn record(command: &[&str], functions: &[&str], count: usize) -> (Vec<usize>, usize) {
     let folder = Folder::new();
     let recording = record_in(&folder, &["--source", "bpf", "--stacks", "--scope", "app"], command);
@@ -29,7 +29,7 @@ fn record(command: &[&str], functions: &[&str], count: usize) -> (Vec<usize>, us
     for wait in waits.iter().filter(|wait| wait["comm"] == "soon") {
         let Some(frames) = wait["frames"].as_array() else { continue };
         let has = |name: &str| frames.iter().any(|frame| frame["function"] == name);
-        // In the middle of execve(2), the registers are still those of the program before.
+        // In the middle of execve(2), the registers are still those of the previous program.
         if has("bprm_execve") {
             continue;
         }
@@ -49,11 +49,11 @@ fn record(command: &[&str], functions: &[&str], count: usize) -> (Vec<usize>, us
     (found, missing)
 }
 
-/// The same of a command for the shell, many times over.
+/// The same for a shell command, many times.
 fn record_many(command: &str, functions: &[&str]) {
     let command = format!("for run in $(seq {RUNS}); do {command}; done");
-    // In one of some twenty recordings, one wait of ten lacks the function, and why is not known. A kind of process whose code is
-    // not known lacks it in each.
+    // In one of about twenty recordings, the function is missing in one wait in ten, for an unknown reason. If a kind of process has
+    // unknown code, the function is missing in each of its stacks.
     let is_whole = (0..TRIES).any(|_| {
         let (found, missing) = record(&["sh", "-c", &command], functions, RUNS);
         assert!(found.iter().all(|found| found * 2 >= RUNS), "{functions:?}: {found:?} of {RUNS}");
@@ -82,7 +82,7 @@ fn short_programs_have_names_however_they_began() {
     let soon = program.text();
     record_many(soon, &["waits_here"]);
     record_many(&format!("{soon} exec"), &["waits_before", "waits_here"]);
-    // On a busy machine the child may have ended before the parent comes to wait for it.
+    // On a busy machine, the child may have ended before the parent begins to wait for it.
     record_many(&format!("{soon} fork"), &["waits_here"]);
     record_many(&format!("unshare --pid --fork {soon} fork"), &["waits_here"]);
     let library = build("soon.c", &["-O2", "-shared", "-fPIC", "-DLIBRARY"]);

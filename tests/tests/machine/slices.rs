@@ -1,4 +1,4 @@
-//! What interrupts took of slices, and since when their end was asked for.
+//! The time that interrupts took from slices, and since when their end was requested.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -27,7 +27,7 @@ fn interrupts() -> Vec<String> {
     pairs.iter().flat_map(ends).filter(|event| has_event(event)).collect()
 }
 
-/// Interrupts within a slice: how many, and how long they took, nested ones counted once.
+/// Interrupts within a slice: their number, and their time, with nested ones counted once.
 fn within(seen: &[Seen], from: u64, to: u64) -> (u64, u64) {
     let begin = seen.partition_point(|seen| seen.time <= from);
     let end = seen.partition_point(|seen| seen.time <= to);
@@ -45,23 +45,23 @@ fn within(seen: &[Seen], from: u64, to: u64) -> (u64, u64) {
     (count, sum)
 }
 
-/// How far a figure is from another one, as a share of that.
+/// The relative difference of two figures.
 fn share(found: u64, expected: u64) -> f64 {
     found.abs_diff(expected) as f64 / expected as f64
 }
 
-/// Interrupts of a slice, as two have seen them.
+/// The interrupts of a slice, according to two recorders.
 struct Times {
     count: u64,
     found: u64,
     other: u64,
 }
 
-/// Asserts that the time of interrupts in slices is what somebody else saw of the same slices.
+/// Asserts that the time of interrupts in slices equals the other recorder's for the same slices.
 ///
-/// The two read the clock one after the other, at the beginning and at the end of an interrupt: what passes in between is in
-/// only one of them, be it the writing of the other one or what a host takes. That writing takes a few hundred nanoseconds of
-/// each interrupt, more on a slow machine, and many are not much longer; what a host takes spoils the sum, and never the median.
+/// The two read the clock one after the other, at the beginning and at the end of an interrupt: time in between is in only one of them,
+/// whether it is the other one's write or stolen time. That write takes a few hundred nanoseconds of each interrupt, more on a slow
+/// machine, and many interrupts are not much longer; stolen time distorts the sum, but never the median.
 fn assert_close(what: &str, times: &[Times]) {
     let median = |of: fn(&Times) -> f64| {
         let mut all: Vec<f64> = times.iter().map(of).collect();
@@ -120,7 +120,7 @@ fn what_the_host_and_interrupts_took_of_slices_is_as_the_kernel_counts_and_an_in
             }
             let [nanos, count] = ["irq_ns", "irqs"].map(|name| switch.number(name));
             if before.inferred || switch.inferred {
-                // Nobody knows whose they are.
+                // Their owner is unknown.
                 assert_eq!(count, 0, "{switch:?}");
                 continue;
             }
@@ -141,7 +141,7 @@ fn what_the_host_and_interrupts_took_of_slices_is_as_the_kernel_counts_and_an_in
     assert!(all.0 > 500 && all.1 > 500_000, "{all:?}: a tick, and a timer for each sleep");
 }
 
-/// The interrupts that `--irq` records, by CPU, as an instance would tell them.
+/// The interrupts that `--irq` records, by CPU, as an instance would report them.
 fn recorded_interrupts(trace: &Trace) -> BTreeMap<u16, Vec<Seen>> {
     let mut by_cpu: BTreeMap<u16, Vec<Seen>> = BTreeMap::new();
     for event in trace.events.iter().filter(|event| event.begins() || event.ends()) {
@@ -177,7 +177,7 @@ fn interrupts_in_slices_take_as_long_as_those_that_are_recorded_one_by_one() {
                 continue;
             }
             slices += 1;
-            // perf tells neither of the interrupts that it uses itself nor of those of silent tasks.
+            // perf reports neither the interrupts that it uses itself nor those of silent tasks.
             let (known, known_nanos) = within(seen, before.time, switch.time);
             assert!(known <= count, "{known} recorded in {switch:?} after {before:?}");
             if known == count {
@@ -216,7 +216,7 @@ fn a_switch_of_a_thread_that_would_run_on_was_asked_for_within_its_slice() {
     for switch in &trace.switches {
         let begin = before.insert(switch.cpu, switch);
         let request = switch.args.contains_key("need_resched_ns");
-        // When an inferred switch happened is not known.
+        // It is unknown when an inferred switch happened.
         if let Some(begin) = begin.filter(|begin| request && !begin.inferred) {
             let within = switch.time - begin.time;
             let nanos = switch.number("need_resched_ns");
@@ -236,7 +236,7 @@ fn a_switch_of_a_thread_that_would_run_on_was_asked_for_within_its_slice() {
     }
     println!("{asked} asked for, {} not, {slept} of their own accord", unasked.len());
     assert!(asked >= 100, "four threads share the CPUs: {asked}");
-    // A sleep may be over before the thread has left.
+    // A sleep may be over before the thread has been switched out.
     assert!(unasked.len() * 100 <= asked, "{} of {asked}: {:?}", unasked.len(), unasked.first());
     assert!(slept >= 300, "they sleep when nobody asks: {slept}");
 }

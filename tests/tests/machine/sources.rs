@@ -1,8 +1,7 @@
 //! All sources at once on one workload: their traces must agree on every switch and wake-up.
 //!
-//! Between sources only this may differ: a stamp is taken a little sooner or later within the same tracepoint, and what
-//! one source does not see, it infers. So switches are compared in the order of their CPU, and two stamps of one switch
-//! must lie before either stamp of the next.
+//! Sources may differ only in this: a time is read a little sooner or later within the same tracepoint, and a source infers events that it
+//! does not see. So switches are compared in the order of their CPU, and both times of a switch must precede both times of the next.
 
 use std::collections::BTreeMap;
 use std::ops::RangeInclusive;
@@ -23,10 +22,10 @@ use fxtrec_tests::workload::{Thread, threads};
 /// How many threads may be silent one after the other.
 const SILENT_IN_A_ROW: usize = 4;
 
-/// How many switches on either side are shown of a place where sources differ.
+/// How many switches are shown on either side of a difference between sources.
 const AROUND: usize = 12;
 
-/// Records the machine by each of these sources while something happens, and reads the traces.
+/// Records the machine with each of these sources while something happens, and reads the traces.
 fn record_by_each(sources: &[&'static str], during: impl FnOnce()) -> Vec<(&'static str, Trace)> {
     let folder = Folder::new();
     let stopped = recording::record_by_each(&folder, sources, &["-q"], |_| during());
@@ -38,13 +37,13 @@ fn record_by_each(sources: &[&'static str], during: impl FnOnce()) -> Vec<(&'sta
 
 const WORKLOAD: &str = env!("CARGO_BIN_EXE_workload");
 
-/// Runs the workload. Returns what it printed.
+/// Runs the workload. Returns its output.
 fn run(workload: &[&str]) -> String {
     succeed(Command::new(WORKLOAD).args(workload).stdin(Stdio::null()))
 }
 
-/// The switches of a CPU from the first to the last time that the thread goes out there; in all traces these are the
-/// same two moments.
+/// The switches of a CPU from the first to the last time that the thread is switched out there; in all traces these are the same two
+/// moments.
 fn between_outs<'a>(trace: &'a Trace, cpu: u16, thread: &Thread) -> Vec<&'a Switch> {
     let on: Vec<&Switch> = trace.switches.iter().filter(|switch| switch.cpu == cpu).collect();
     let is_out = |s: &&Switch| s.outgoing == thread.koid && !s.inferred && thread.has(s.time);
@@ -98,7 +97,7 @@ fn compare(a: &[&Switch], b: &[&Switch]) -> Result<Agreement, String> {
             (i, j) = (i + 1, j + 1);
             continue;
         }
-        // One inferred switch stands for several of the other, where threads that it does not see follow each other.
+        // One inferred switch represents several of the other source, if threads that it does not see follow each other.
         let path = |one: &Switch, of: &[&Switch], at: usize| {
             let ahead = of.iter().skip(at).take(SILENT_IN_A_ROW);
             let starts = one.inferred && one.outgoing == of[at].outgoing;
@@ -117,25 +116,25 @@ fn compare(a: &[&Switch], b: &[&Switch]) -> Result<Agreement, String> {
     }
 }
 
-/// Who had a wake-up's CPU at that time: 0 is the idle task.
+/// The thread on a wake-up's CPU at that time: 0 is the idle task.
 fn running(trace: &Trace, wakeup: &Wakeup) -> Option<u64> {
     let before = trace.switches.partition_point(|switch| switch.time <= wakeup.time);
     let on_it = |switch: &&Switch| switch.cpu == wakeup.cpu;
     trace.switches[..before].iter().rfind(on_it).map(|last| last.incoming)
 }
 
-/// Whether a thread woke another for the CPU that it had itself. Others may be completed by an interrupt on the other CPU,
-/// where sources are blind for a silent idle task, and only bpf knows the waker.
+/// Whether a thread woke another for its own CPU. Others may be completed by an interrupt on the other CPU, where sources are blind for a
+/// silent idle task, and only bpf knows the waker.
 fn is_local(trace: &Trace, wakeup: &Wakeup) -> bool {
     wakeup.waker.is_some() && running(trace, wakeup) == wakeup.waker
 }
 
-/// Whether a wake-up may have been made or completed while the idle task had that CPU, as told by bpf.
+/// Whether a wake-up may have been caused or completed while the idle task had that CPU, according to bpf.
 fn may_be_in_idle(trace: &Trace, wakeup: &Wakeup) -> bool {
     wakeup.waker.is_none() || wakeup.interrupt || running(trace, wakeup) == Some(0)
 }
 
-/// The wake-ups of a thread by how often it had gone out before: at most one each time.
+/// The wake-ups of a thread by how often it had been switched out before: at most one each time.
 fn wakeups<'t>(trace: &'t Trace, thread: &Thread) -> BTreeMap<usize, &'t Wakeup> {
     let outs: Vec<u64> =
         trace.outs(thread.koid).map(|s| s.time).filter(|t| thread.has(*t)).collect();
@@ -148,19 +147,18 @@ fn the_sources_agree_on_every_switch_and_wake_up() {
     if !may_record() {
         return;
     }
-    // Switches of one CPU are paired one after the other. Where perf does not see the idle task and the same two threads
-    // follow each other again and again, pairs can be shifted by one turn: once in 26 recordings. A fault of a source is
-    // there in the next recording too.
+    // Switches of one CPU are paired one after the other. If perf does not see the idle task and the same two threads alternate, pairs can
+    // be shifted by one turn: once in 26 recordings. A real fault of a source would occur again in the next recording.
     if let Err(fault) = agree() {
         eprintln!("once more, since {fault}");
         agree().unwrap_or_else(|fault| panic!("{fault}"));
     }
 }
 
-/// Records by all sources at once, and compares them.
+/// Records with all sources at once, and compares them.
 fn agree() -> Result<(), String> {
     let mut threads = Vec::new();
-    // Of all sources the programs inside of the kernel see most, so the others are held against them.
+    // The programs in the kernel record the most, so the other sources are compared with them.
     let traces = record_by_each(&["bpf", "perf", "ftrace"], || {
         threads = self::threads(&run(&["threads", "2", "4000"]));
     });
@@ -176,7 +174,7 @@ fn agree() -> Result<(), String> {
         let mut agreement = Agreement::default();
         let cpus = first.switches.iter().map(|switch| switch.cpu).max().unwrap_or(0);
         for cpu in 0..=cpus {
-            // The thread that was there longest shows most.
+            // The thread that existed longest has the most data.
             let shown = |thread: &&Thread| between_outs(first, cpu, thread).len();
             let longest = threads.iter().max_by_key(shown).expect("the workload has threads");
             let (ours, theirs) =
@@ -197,7 +195,7 @@ fn agree() -> Result<(), String> {
                 let more = theirs.waker.is_none() && !is_local(first, ours);
                 assert!(more || ours.waker == theirs.waker, "{source}: {ours:?}, {theirs:?}");
             }
-            // What a source does not see happens in an interrupt on a CPU that it is blind for.
+            // Events that a source does not see occur in an interrupt on a CPU on which it sees no interrupts.
             for (turn, unseen) in ours.iter().filter(|(turn, _)| !theirs.contains_key(turn)) {
                 assert!(!is_local(first, unseen), "{source}: turn {turn}: {unseen:?}");
             }
@@ -206,8 +204,8 @@ fn agree() -> Result<(), String> {
     Ok(())
 }
 
-/// On a CPU whose idle task is silent, perf counts the wake-ups that interrupts make there and writes none of them. Those
-/// that the idle task makes itself, since it polls for them, are not even counted.
+/// On a CPU whose idle task is silent, perf counts the wake-ups by interrupts there but writes none of them. Those that the idle task
+/// causes itself, since it polls for them, are not even counted.
 #[test]
 fn what_perf_counts_and_does_not_write_are_wake_ups_on_cpus_with_a_silent_idle_task() {
     if !may_record() {
@@ -217,16 +215,16 @@ fn what_perf_counts_and_does_not_write_are_wake_ups_on_cpus_with_a_silent_idle_t
     assert!(unreported <= missing + others, "{unreported} unreported, {missing} missing");
 }
 
-/// How many wake-ups bpf saw that perf did not write; how many perf says it did not write; and how many of these may be of
-/// recorders, or from before the workload began or after it ended. `None` if a source is refused here.
+/// How many wake-ups bpf saw that perf did not write; how many perf reports as not written; and how many of these may belong to recorders,
+/// or to times before the workload began or after it ended. `None` if a source is refused here.
 fn missing_and_unreported() -> Option<(u64, u64, u64)> {
-    // A source's programs begin and end one after the other: its first wake-up may be one of a new thread, long before it
-    // sees others. So what counts is from a time at which both surely saw all.
+    // A source's programs begin and end one after the other: its first wake-up may be that of a new thread, long before it sees others. So
+    // only the time in which both sources certainly saw everything counts.
     let mut both = 0..=0;
     let traces = record_by_each(&["bpf", "perf"], || {
         let begin = trace::now();
         run(&["threads", "2", "4000"]);
-        // Threads that sleep are woken by the timers and by each other's CPUs, which are idle meanwhile.
+        // Threads that sleep are woken by the timers and by each other's CPUs, which are idle in that time.
         succeed(Command::new(env!("CARGO_BIN_EXE_pingpong")).args(["5000", "apart"]));
         both = begin..=trace::now();
     });
@@ -258,7 +256,7 @@ struct Woken {
     idle: u64,
 }
 
-/// How often threads were woken in a stretch of time, without the recorders', whose wake-ups perf makes itself.
+/// How often threads were woken in a stretch of time, without the recorders, whose wake-ups perf causes itself.
 fn woken(trace: &Trace, within: &RangeInclusive<u64>) -> BTreeMap<u64, Woken> {
     let mut woken: BTreeMap<u64, Woken> = BTreeMap::new();
     for wakeup in trace.wakeups.iter().filter(|wakeup| within.contains(&wakeup.time)) {
@@ -311,8 +309,8 @@ fn names_and_states_from_inside_the_kernel_are_those_of_the_tracepoints() {
     if !may_record() {
         return;
     }
-    // A switch that perf is not told of is inferred, and may stand for several; what perf lost is in one of them only. A fault is
-    // there in all recordings.
+    // A switch that is not reported to perf is inferred, and may represent several; the losses of perf are in one of them only. A real
+    // fault is in all recordings.
     let faults: Vec<String> = (0..3).map_while(|_| same_names_and_states().err()).collect();
     assert!(faults.len() < 3, "{faults:#?}");
 }
@@ -348,7 +346,7 @@ fn same_names_and_states() -> Result<(), String> {
     Ok(())
 }
 
-/// fxtrec's own calls are recorded by another fxtrec, by the same clock.
+/// Another fxtrec records fxtrec's own calls, with the same clock.
 #[test]
 fn what_attaching_disturbs_is_in_front_of_the_trace() {
     if !may_record() {
@@ -372,7 +370,7 @@ fn what_attaching_disturbs_is_in_front_of_the_trace() {
         let times: Vec<u64> = attached.map(|call| call.time).collect();
         assert!(times.len() >= 8, "{source}: {}", times.len());
         assert!(times.iter().all(|time| *time <= begin), "{source} begins at {begin}: {times:?}");
-        // Those that start events come before as well, and those that stop them are another thread's.
+        // Calls that start events are made earlier as well, and another thread makes the calls that stop them.
         let calls = outer.events.iter().filter(|call| call.thread == main && call.name == "ioctl");
         assert!(calls.filter(|call| call.time <= begin).count() >= 4, "{source}");
         let switches = trace.switches.iter().map(|switch| switch.time);

@@ -1,4 +1,4 @@
-//! Where threads blocked: the functions that stacks name, and the waits that they are of.
+//! Where threads blocked: the functions in stacks, and the waits that they belong to.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
@@ -40,7 +40,7 @@ fn blocker(folder: &Folder) -> Option<String> {
     }
 }
 
-/// The flag of a backtrace that lacks the program's part, since there was no room for it.
+/// The flag of a backtrace in which the program's part is missing, because there was no room for it.
 const NO_ROOM: u32 = 16;
 
 /// A backtrace with the names of its functions.
@@ -51,7 +51,7 @@ pub(crate) struct Stack {
     pub(crate) functions: Vec<String>,
 }
 
-/// What a trace says about stacks.
+/// The stacks of a trace.
 #[derive(Debug, Default)]
 pub(crate) struct Stacks {
     pub(crate) of: BTreeMap<u64, Vec<Stack>>,
@@ -100,8 +100,8 @@ impl Stacks {
     }
 }
 
-/// The time that a thread was off its CPU, for each wait that it blocked in: since when, until when. Those of which the kernel did not
-/// report the end are left out: then no program ran that could take a stack.
+/// The time that a thread was off its CPU, for each wait that it blocked in: from, until. Waits whose end the kernel did not report are
+/// left out: then no program ran that could take a stack.
 fn waits(recording: &Recording, thread: u64) -> Vec<(u64, u64)> {
     let mut waits = Vec::new();
     let mut since = None;
@@ -129,7 +129,7 @@ fn each_long_wait_has_a_stack_that_names_where_the_thread_blocked() {
     let folder = Folder::new();
     let Some(blocker) = blocker(&folder) else { return };
     let options = ["--source", "bpf", "--stacks", "--stacks-over", "1ms"];
-    // Another test's workload of that name would be in the sums.
+    // Another test's workload with that name would be in the sums.
     let command = [&*blocker, &ROUNDS.to_string()];
     let recording =
         record_in_turn(machine::alone(), binary::command(), &folder, &options, &command);
@@ -151,15 +151,15 @@ fn each_long_wait_has_a_stack_that_names_where_the_thread_blocked() {
             .into_iter()
             .filter(|(since, until)| until - since > 2 * OVER)
             .collect();
-        // Before Linux 5.18 the program reads the state in the task, and takes a thread that is woken while it goes out for
-        // one that would run on.
+        // Before Linux 5.18, the program reads the state from the task, and mistakes a thread that is woken while it is switched out for
+        // one that is runnable.
         let may_look_runnable = |since: u64| {
             let mut wakeups = recording.trace.wakeups.iter();
             let at_once = since.saturating_sub(OVER)..=since + OVER;
             machine::release() < (5, 18)
                 && wakeups.any(|it| it.thread == thread && at_once.contains(&it.time))
         };
-        // The program looks at the clock a little after the switch is recorded, which matters next to the threshold only.
+        // The program reads the clock a little after the switch is recorded, which matters only close to the threshold.
         for (since, until) in &long {
             let within = own.iter().filter(|stack| (*since - late..*until).contains(&stack.time));
             let near = own.iter().map(|stack| stack.time.cast_signed() - since.cast_signed());
@@ -170,8 +170,8 @@ fn each_long_wait_has_a_stack_that_names_where_the_thread_blocked() {
             if count == 0 && may_look_runnable(*since) {
                 continue;
             }
-            // One that nobody asked to be long can be so because its CPU stood still, as those of a guest do: between the two looks
-            // at the clock too, and then the program finds it short. It was not all of it if the CPU is seen to go on.
+            // A wait that was not meant to be long may be long because its CPU was stopped, as can happen in a guest, even between the two
+            // clock reads: then the program considers it short. That was not the reason if the CPU is seen to continue.
             let left = left.expect("since then it waits");
             let is_asked_for = what != "short" && left.prev_state.is_none();
             let next =
@@ -187,7 +187,7 @@ fn each_long_wait_has_a_stack_that_names_where_the_thread_blocked() {
             continue;
         }
         named += 1;
-        // Who is late on a busy machine need not wait.
+        // A thread that is late on a busy machine need not wait.
         assert!(long.len() * 2 >= ROUNDS, "{what}: {} of {ROUNDS} waits", long.len());
         let sleeps = match what {
             "wait_for_a_byte" => ["pipe_read"].as_slice(),
@@ -205,7 +205,7 @@ fn each_long_wait_has_a_stack_that_names_where_the_thread_blocked() {
             })
             .collect();
         let in_kernel = at_home.iter().filter(|stack| has(stack, sleeps)).count();
-        // By chance two stacks have one place in the kernel's table.
+        // By chance two stacks may have the same slot in the kernel's table.
         let kept: Vec<&&Stack> =
             at_home.iter().filter(|stack| stack.flags & NO_ROOM == 0).collect();
         let in_program = kept.iter().filter(|stack| has(stack, &[&own_name])).count();
@@ -215,11 +215,11 @@ fn each_long_wait_has_a_stack_that_names_where_the_thread_blocked() {
             at_home.len(),
             at_home.first()
         );
-        // A thread may be late for another reason now and then: a page that is not there.
+        // A thread may be late for another reason, for example because a page is not in memory.
         assert!(in_kernel * 10 >= at_home.len() * 9, "{what}: {at_home:?}");
         assert!(in_program * 10 >= kept.len() * 9, "{what}: {at_home:?}");
     }
-    // Of the functions that only sleep, the times are those of the trace.
+    // For the functions that only sleep, the times are those of the trace.
     let folded = folder.fxtrec(["flame", "t.fxt"]).expect(0).stdout;
     let weight = |part: &str| -> u64 {
         let lines = folded.lines().filter(|line| line.contains(part));
@@ -248,20 +248,20 @@ fn each_long_wait_has_a_stack_that_names_where_the_thread_blocked() {
     assert!(named_in_program >= 2, "{named_in_program}");
 }
 
-/// A thread that sleeps for 5 ms again and again, in a process that nobody asks about.
+/// A thread that sleeps for 5 ms repeatedly, in a process that is not selected.
 fn another_process() -> Process {
     let script = "while :; do sleep 0.005; done";
     Process::start(Command::new("sh").args(["-c", script]))
 }
 
-/// Each stack is of a long wait of its thread, and none of a shorter one or of a time that was two: the program that records switches
-/// notes the time that it records.
+/// Each stack belongs to a long wait of its thread, and none to a shorter one or to two waits: the program that records switches notes the
+/// time that it records.
 fn assert_of_long_waits(recording: &Recording, stacks: &Stacks) {
     const OVER: u64 = 1_000_000;
     for (thread, own) in &stacks.of {
         let waits: BTreeMap<u64, u64> = waits(recording, *thread).into_iter().collect();
         for stack in own {
-            // Of a wait that ends by a switch that is inferred the end is not known.
+            // The end of a wait that ends with an inferred switch is unknown.
             let Some(until) = waits.get(&stack.time) else {
                 let mut switches = recording.trace.switches.iter();
                 let is_of_one = switches.any(|it| it.outgoing == *thread && it.time == stack.time);
@@ -273,7 +273,7 @@ fn assert_of_long_waits(recording: &Recording, stacks: &Stacks) {
     }
 }
 
-/// Whether nothing runs behind a switch without a long wait, as it must be for stacks without an option.
+/// Whether nothing runs after a switch without a long wait, as required for stacks by default.
 pub(crate) fn can_be_default() -> bool {
     let types = std::fs::read("/sys/kernel/btf/vmlinux").unwrap_or_default();
     let has = |name: &str| {
@@ -321,7 +321,7 @@ fn a_command_is_recorded_with_the_stacks_of_its_own_long_waits_and_why_names_the
         named += 1;
     }
     assert_eq!(named, 3);
-    // Waits of others are not missing: nobody wanted their stacks.
+    // Waits of other threads are not missing: their stacks were not requested.
     let folded = folder.fxtrec(["flame", "t.fxt"]).expect(0).stdout;
     let others =
         folded.lines().filter(|line| line.starts_with("sleep;") || line.starts_with("sh;"));
@@ -354,7 +354,7 @@ fn a_process_is_recorded_with_the_stacks_of_its_own_long_waits() {
 }
 
 #[test]
-fn nothing_else_has_stacks_unless_somebody_asks() {
+fn nothing_else_has_stacks_unless_requested() {
     if !may_record() {
         return;
     }
@@ -375,7 +375,7 @@ fn a_command_without_long_waits_has_no_stacks_and_nothing_is_read_for_them() {
         return;
     }
     let folder = Folder::new();
-    // A wait is long by chance where the machine is busy; then it has a stack, and nothing is said here.
+    // A wait may be long by chance on a busy machine; then it has a stack, and this test does not check it.
     let without = (0..10).any(|_| {
         let options = ["--source", "bpf"];
         let recording =
@@ -392,7 +392,7 @@ fn a_command_without_long_waits_has_no_stacks_and_nothing_is_read_for_them() {
     assert!(without, "each of ten had long waits");
 }
 
-/// The latest time of a record that stands before a scheduling record of an earlier time, with that time.
+/// The latest time of a record that precedes a scheduling record with an earlier time, with that time.
 fn too_early(path: &Path) -> Option<(String, u64, u64)> {
     let mut reader = Reader::open(path).expect("a trace");
     let mut latest = (0, String::new());
@@ -426,7 +426,7 @@ fn nothing_of_stacks_stands_before_switches_that_were_earlier() {
         for (how, files) in [
             (&["-d", "500ms", "-o", "whole.fxt"][..], &["whole.fxt"][..]),
             (&["-d", "500ms", "-o", "last.fxt", "--mode", "circular"], &["last.fxt"]),
-            // The first file ends when its functions have names, which takes a while where other programs are busy.
+            // The first file ends when its functions have names, which takes a while if other programs are busy.
             (
                 &["-d", "3s", "-o", "part.fxt", "--rotate", "200ms"],
                 &["part.0001.fxt", "part.0002.fxt"],
@@ -450,7 +450,7 @@ fn nothing_of_stacks_stands_before_switches_that_were_earlier() {
     });
 }
 
-/// The sizes of the files of a recording, each of which is read by itself, and the functions that stacks of all of them name.
+/// The sizes of the files of a recording, each of which is read by itself, and the functions named in the stacks of all of them.
 fn rotated(folder: &Folder, ending: &str) -> (Vec<u64>, BTreeSet<String>) {
     let (mut sizes, mut named) = (Vec::new(), BTreeSet::new());
     for number in 1.. {
@@ -487,7 +487,7 @@ fn no_rotated_file_is_larger_than_its_size_however_many_functions_its_stacks_hav
     }
 }
 
-/// A process is shown by a thread that lives when its main thread has ended: `/proc/PID/maps` is empty then.
+/// A live thread represents a process whose main thread has ended: `/proc/PID/maps` is empty then.
 #[test]
 fn a_process_whose_main_thread_has_ended_has_names_and_probes() {
     if !may_unwind(&["gcc"]) {

@@ -40,7 +40,7 @@ fn bytes(value: FieldValue<'_>) -> &[u8] {
     }
 }
 
-/// The names of the functions that frames have for Perfetto, whichever.
+/// The function names of frames for Perfetto, in any stack.
 fn for_perfetto(path: &Path) -> BTreeSet<String> {
     let mut names = BTreeSet::new();
     let mut reader = Reader::open(path).expect("a trace");
@@ -78,7 +78,7 @@ fn names_that_were_not_recorded_are_found_by_build_id_and_never_by_path_alone() 
     assert!(!for_perfetto(&folder.path("t.fxt")).iter().any(is_ours));
     let original = fs::read(folder.path("t.fxt")).expect("it was recorded");
 
-    // Everybody may read the trace. Of the files that the names are from, that is not known.
+    // All users may read the trace. The files of the names may be unreadable for other users.
     fs::set_permissions(folder.path("t.fxt"), PermissionsExt::from_mode(0o644))
         .expect("it is ours");
     let said = folder.fxtrec(["symbolize", "t.fxt"]).expect(0).stderr;
@@ -89,7 +89,7 @@ fn names_that_were_not_recorded_are_found_by_build_id_and_never_by_path_alone() 
     assert_eq!(named.len(), before.len());
     let count = with(&named, "blocks_in_poll");
     println!("{count} in blocks_in_poll of {}\n{said}", named.len());
-    // Those that were not asked for long are not in all rounds.
+    // Waits that were not meant to be long do not occur in all rounds.
     assert!(count * 2 >= ROUNDS && with(&named, "descend") * 2 >= ROUNDS, "{named:?}");
     // The running kernel is the one that was recorded.
     assert!(with(&named, "do_syscall_64") + with(&named, "el0_svc") > count, "{named:?}");
@@ -99,13 +99,13 @@ fn names_that_were_not_recorded_are_found_by_build_id_and_never_by_path_alone() 
     assert!(refused.contains("same file as the input"), "{refused}");
     assert_eq!(fs::read(folder.path("t.fxt")).expect("still there"), original);
 
-    // What has names keeps them, and nothing is written twice.
+    // Functions with names keep them, and nothing is written twice.
     folder.fxtrec(["symbolize", "t.symbolized.fxt", "-o", "again.fxt", "-q"]).expect(0);
     assert_eq!(stacks(&folder, "again.fxt"), named);
     let size = |name| folder.path(name).metadata().expect("a file").len();
     assert_eq!(size("again.fxt"), size("t.symbolized.fxt"));
 
-    // Another program is there now, with the same functions in other places; the symbols of the recorded one are elsewhere.
+    // Another program is at this path now, with the same functions at other addresses; the symbols of the recorded one are elsewhere.
     let place = folder.path("debug/.build-id/01");
     fs::create_dir_all(&place).expect("room");
     let debug = place.join("23456789abcdef.debug");
@@ -151,7 +151,7 @@ fn a_kernel_is_named_by_its_vmlinux_if_that_is_the_recorded_build() {
     symbolize("vmlinux", "named.fxt");
     let named = stacks(&folder, "named.fxt");
     assert!(with(&named, "whole_kernel") > 0, "{named:?}");
-    // As Debian's packages of symbols have it, beside one of another build.
+    // As in Debian's symbol packages, next to one of another build.
     for (file, installed) in [("other", "boot/vmlinux-1"), ("vmlinux", "lib/modules/2/vmlinux")] {
         let installed = folder.path("debug/usr/lib/debug").join(installed);
         fs::create_dir_all(installed.parent().expect("a folder")).expect("room");
@@ -201,7 +201,7 @@ fn code_that_a_program_compiled_itself_is_called_as_its_runtime_tells_perf() {
     if !may_unwind(&["gcc"]) {
         return;
     }
-    // The program goes on until its map is looked at, however slow a debug build reads what else there is.
+    // The program continues until its map is read, however slow a debug build reads everything else.
     let rounds = 2 * ROUNDS;
     let program = build("made.c", &["-fno-omit-frame-pointer"]);
     for more in [&[][..], &["--no-symbols"], &["--mode", "circular"]] {
@@ -254,7 +254,7 @@ fn samples_in_the_vdso_name_its_functions_and_their_callers() {
 }
 
 #[test]
-fn files_of_a_process_that_executes_another_program_are_told_apart_without_names() {
+fn files_of_a_process_that_executes_another_program_are_distinguished_without_names() {
     if !may_unwind(&["gcc"]) {
         return;
     }
@@ -344,7 +344,7 @@ fn two_programs_of_one_process_have_their_own_names_at_the_same_addresses() {
     assert_eq!(waited_in(&folder, "t.fxt"), [""; 0]);
     folder.fxtrec(["symbolize", "t.fxt"]).expect(0);
     check("t.symbolized.fxt");
-    // Which code there was is told at the end of these.
+    // The code of earlier programs is recorded at the end of these.
     let mut circular = binary::command();
     circular.args(["-o", "last.fxt", "--mode", "circular"]).args(options).arg("--").args(command);
     folder.run(&mut circular).expect(0);

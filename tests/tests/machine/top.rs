@@ -1,4 +1,4 @@
-//! `fxtrec top`: in a pipe, and on a terminal with somebody at the keyboard.
+//! `fxtrec top`: in a pipe, and on a terminal with key presses.
 
 use std::fs::File;
 use std::io::{Read, Write};
@@ -52,7 +52,7 @@ fn winsize((ws_row, ws_col): (u16, u16)) -> Winsize {
     Winsize { ws_row, ws_col, ws_xpixel: 0, ws_ypixel: 0 }
 }
 
-/// A line as it is shown: without what a terminal obeys.
+/// A line as it is shown: without escape sequences.
 fn without_codes(line: &str) -> String {
     let mut pieces = line.split("\u{1b}[");
     let first = pieces.next().unwrap_or_default().to_owned();
@@ -84,11 +84,11 @@ impl Terminal {
         command.current_dir(folder.path(".")).stdin(end()).stdout(end()).stderr(end());
         let lead = || {
             nix::unistd::setsid()?;
-            // SAFETY: it is its standard input, which is a terminal, by now.
+            // SAFETY: the descriptor is the child's standard input, which is a terminal at this point.
             unsafe { controlling_terminal(0, 0) }?;
             Ok(())
         };
-        // SAFETY: two system calls, and nothing else.
+        // SAFETY: this makes only two system calls.
         unsafe { command.pre_exec(lead) };
         let fxtrec = spawn(with_usual_signals(&mut command));
         let seen = Arc::new(Mutex::new(String::new()));
@@ -103,7 +103,7 @@ impl Terminal {
         Terminal { master, slave, seen, fxtrec }
     }
 
-    /// Whether this text came since the last key.
+    /// Whether this text has appeared since the last key.
     fn shows(&self, text: &str) -> bool {
         self.seen.lock().expect("nobody panics").contains(text)
     }
@@ -112,13 +112,13 @@ impl Terminal {
         wait::until(text, || self.shows(text));
     }
 
-    /// Gives the terminal another size, which the kernel reports to the programs on it.
+    /// Changes the size of the terminal, which the kernel reports to the programs on it.
     fn resize(&self, size: (u16, u16)) {
         // SAFETY: the kernel reads one structure, which outlives the call.
         unsafe { set_size(self.master.as_raw_fd(), &winsize(size)) }.expect("a terminal");
     }
 
-    /// The lines of the last whole page, as a terminal shows them: without colours, in their places.
+    /// The lines of the last complete page, as a terminal shows them: without colours, in their places.
     fn page(&self) -> Option<Vec<String>> {
         let seen = self.seen.lock().expect("nobody panics");
         let whole = seen.rsplit_once("\u{1b}[H")?.0;
@@ -131,7 +131,7 @@ impl Terminal {
         Some(lines)
     }
 
-    /// The last page, once there is one for which `is_it` holds.
+    /// The last page, as soon as `is_it` holds for one.
     fn page_when(&self, what: &str, is_it: impl Fn(&[String]) -> bool) -> Vec<String> {
         let mut found = None;
         wait::until(what, || {
@@ -152,7 +152,7 @@ impl Terminal {
         self.seen.lock().expect("nobody panics").clear();
     }
 
-    /// Forgets what was shown, and presses keys.
+    /// Forgets the earlier output, and presses keys.
     fn press(&mut self, keys: &str) {
         self.forget();
         self.master.write_all(keys.as_bytes()).expect("sent");
@@ -195,7 +195,7 @@ fn on_a_terminal_keys_sort_filter_pause_and_end_it() {
     terminal.finish();
 }
 
-/// That a page fits: the header in one line, a marked column, and all keys in the last line.
+/// Checks that a page fits: the header is in one line, a column is marked, and all keys are in the last line.
 fn assert_fits(page: &[String], (rows, columns): (usize, usize), marked: &str) {
     let text = page.join("\n");
     assert_eq!(page.len(), rows, "{text}");
@@ -232,7 +232,7 @@ fn it_fits_a_small_and_a_large_terminal_and_is_drawn_again_when_that_changes_whi
     }
     terminal.press(" ");
     terminal.until("PAUSED");
-    // Nothing else makes it draw: the last page is whole when the next one begins, so it is resized twice.
+    // Nothing else makes it draw: the last page is complete when the next one begins, so the terminal is resized twice.
     terminal.resize((50, 200));
     terminal.until("\u{1b}[50;1H");
     terminal.resize((50, 199));
@@ -257,7 +257,7 @@ fn a_key_writes_the_last_seconds_and_another_explains_the_worst_of_them() {
     let folder = Folder::new();
     let mut terminal = Terminal::start(&folder, &["--history", "-o", "last.fxt"]);
     terminal.until("pingpong:");
-    // The recorder may not have begun yet, which the answer says.
+    // The recorder may not have started yet; the answer reports that.
     let mut written = None;
     wait::until("the last seconds are written", || {
         terminal.press("d");
@@ -284,7 +284,7 @@ fn a_key_writes_the_last_seconds_and_another_explains_the_worst_of_them() {
     terminal.press("q");
     let seen = terminal.seen.clone();
     terminal.finish();
-    // What is left is said.
+    // The remaining ones are reported.
     let last = seen.lock().expect("nobody panics").clone();
     assert!(last.contains("fxtrec: the last seconds are in last.fxt"), "{last}");
     assert!(folder.path("last.fxt").exists());

@@ -1,4 +1,4 @@
-//! The trace against the kernel's own figures.
+//! Compares the trace with the kernel's own figures.
 //!
 //! Every test records a workload whose threads read, from the kernel, how often they were switched out and how long
 //! they ran, and compares that with the trace.
@@ -18,7 +18,7 @@ use fxtrec_tests::skip::skip;
 use fxtrec_tests::{machine, trace, wait};
 use nix::sys::signal::Signal;
 
-/// Records `workload ARGS` with `options` in a quiet turn.
+/// Records `workload ARGS` with `options` while no other test records.
 fn record(options: &[&str], workload: &[&str]) -> Recording {
     record_in(machine::quiet(), options, workload)
 }
@@ -32,7 +32,7 @@ fn record_in(turn: machine::Turn, options: &[&str], workload: &[&str]) -> Record
     record_in_turn(turn, binary::command(), &Folder::new(), options, &of_workload(workload))
 }
 
-/// The same beside others, whose workloads may be in the trace too.
+/// The same next to other tests, whose workloads may be in the trace, too.
 fn record_beside_others(fxtrec: Command, options: &[&str], workload: &[&str]) -> Recording {
     record_by(fxtrec, &Folder::new(), options, &of_workload(workload))
 }
@@ -45,7 +45,7 @@ fn number(word: &str) -> u64 {
     word.parse().expect("a number")
 }
 
-/// The number behind the line that begins with `label`.
+/// The number at the end of the line that begins with `label`.
 fn labelled(recording: &Recording, label: &str) -> u64 {
     let lines = recording.lines();
     let line = lines.iter().find(|line| line[0] == label);
@@ -65,7 +65,7 @@ fn compare_switches(options: &[&str], rounds: &str) {
         counted += switches;
     }
     assert!(counted >= 5 * number(rounds), "only {counted} switches");
-    // And for the machine as a whole: every time that the tracepoint fired became a record. Only ftrace does not count that.
+    // And for the machine as a whole: every hit of the tracepoint became a record. Only ftrace does not count hits.
     let stats = recording.trace.stats();
     if !options.contains(&"ftrace") {
         assert_eq!(stats.number("switches"), stats.number("kernel_switches"), "{options:?}");
@@ -96,8 +96,8 @@ fn cpu_time_summed_from_slices_is_that_of_the_threads_own_clocks() {
     if !may_record() {
         return;
     }
-    // A virtual machine's host may take CPUs away from it. That time is in a slice, as nothing tells the scheduler, but
-    // not in a thread's clock; /proc/stat counts it, in hundredths of a second.
+    // A virtual machine's host may take CPUs away from it. That time is in a slice, because nothing reports it to the scheduler, but not in
+    // a thread's clock; /proc/stat counts it, in hundredths of a second.
     let before = stolen();
     let recording = record_alone(&[], &["slices", "3", "200"]);
     let stolen = stolen() - before;
@@ -106,8 +106,8 @@ fn cpu_time_summed_from_slices_is_that_of_the_threads_own_clocks() {
         let [koid, begin, end, switches, cpu] = [0, 1, 2, 3, 4].map(|at| number(line[at]));
         let traced = recording.trace.running(koid, begin, end);
         assert!(cpu > 50_000_000, "the workload computes");
-        // The scheduler reads its clock before the tracepoint fires. By the kernel's own `sched_stat_runtime` that makes
-        // 2 to 3 us a slice on a busy machine.
+        // The scheduler reads its clock before the tracepoint fires. According to the kernel's own `sched_stat_runtime`, that makes 2 to 3
+        // us a slice on a busy machine.
         let least = cpu as f64 * 0.99 - switches as f64 * 5e3;
         assert!(traced as f64 >= least, "thread {koid}: {traced} ns traced of {cpu}");
         (all_traced, all_cpu) = (all_traced + traced, all_cpu + cpu);
@@ -181,7 +181,7 @@ fn two_processes_that_shared_a_pid_are_two() {
     if !may_record() {
         return;
     }
-    // Another that starts programs may take the id.
+    // Another process that starts programs may take the id.
     let recording = record_alone(&[], &["reuse"]);
     let pid = number(recording.lines()[0][0]);
     let koids: Vec<u64> = recording
@@ -204,7 +204,7 @@ fn a_process_that_got_the_id_of_one_just_ended_is_recorded_to_its_end() {
     if !may_record() {
         return;
     }
-    // The kernel lets go of a task some milliseconds after it gave its id away.
+    // The kernel releases a task some milliseconds after its id becomes free.
     for source in ["perf", "bpf", "ftrace"] {
         for scope in ["app", "all"] {
             let options = ["--source", source, "--scope", scope];
@@ -227,7 +227,7 @@ fn threads_that_live_for_microseconds_are_all_there_with_a_beginning_and_an_end(
     if !may_record() {
         return;
     }
-    // Another's workload may still run at the end.
+    // The workload of another test may still run at the end.
     let recording = record_alone(&[], &["brief", "3000"]);
     let threads = recording.trace.threads.iter();
     let ours: Vec<u64> = threads
@@ -258,7 +258,7 @@ fn a_thread_that_executes_a_program_becomes_the_main_thread_without_a_break() {
         let recording = record_in_turn(turn, binary::command(), &folder, &options, &command);
         let trace = &recording.trace;
         let pid = number(recording.lines()[0][0]);
-        // The main thread has ended by then: who goes by its id now is another thread of the process.
+        // The main thread has ended at this time: its id now belongs to another thread of the process.
         let taken_over = pid + (1 << 22);
         assert_eq!(trace.threads[&taken_over], ("sleep".to_owned(), pid), "{source}");
         assert_eq!(trace.processes[&pid], "sleep", "{source}");
@@ -356,23 +356,23 @@ fn a_narrow_scope_shows_its_threads_whole_and_closes_the_others() {
     assert!(strangers.is_empty(), "{strangers:?}");
 }
 
-/// A recording made inside a pid namespace, with `/proc` of that namespace or of the host.
+/// A recording from inside a pid namespace, with `/proc` of that namespace or of the host.
 fn record_in_namespace(unshare: &[&str], options: &[&str]) -> Recording {
     let mut command = Command::new("unshare");
     command.args(unshare).arg(fxtrec());
-    // Names are looked for in the whole trace.
+    // Names are looked up in the whole trace.
     let command_line = of_workload(&["names"]);
     record_in_turn(machine::alone(), command, &Folder::new(), options, &command_line)
 }
 
-/// A recording of a workload, made inside another namespace.
+/// A recording of a workload, from inside another namespace.
 fn record_threads_in_namespace(unshare: &[&str], options: &[&str]) -> Recording {
     let mut command = Command::new("unshare");
     command.args(unshare).arg(fxtrec());
     record_beside_others(command, options, &["threads", "1", "100"])
 }
 
-/// What must be right whatever the ids are: the workload prints those of its namespace.
+/// Facts that must be right whatever the ids are: the workload prints those of its namespace.
 fn assert_names_of_workload(recording: &Recording) {
     let trace = &recording.trace;
     let named = |name: &str| {
@@ -389,7 +389,7 @@ fn assert_names_of_workload(recording: &Recording) {
     }
     let (sleep, process) = named("sleep");
     assert_eq!(trace.processes[&process], "sleep");
-    // The ids of the namespace begin at 1; those of the host have gone far beyond in a machine that was built on.
+    // The ids of the namespace begin at 1; those of the host are far higher on a machine that was used for builds.
     let local = labelled(recording, "main");
     assert!(local < 100 && main > local && sleep > main, "{local} is {main}, and {sleep}");
 }
@@ -404,7 +404,7 @@ fn names_and_scope_are_right_inside_a_pid_namespace() {
     let foreign = recording.trace.switches.iter().filter(|switch| {
         let ours = |koid| {
             let process = recording.trace.threads[&koid].1;
-            // Before its exec COMMAND is a fork of fxtrec.
+            // Before its exec, COMMAND is a fork of fxtrec.
             ["workload", "sleep", "fxtrec"].contains(&recording.trace.processes[&process].as_str())
         };
         let shown = |koid| !ours(koid) && !is_not_recorded(Koid(koid));
@@ -442,8 +442,8 @@ fn a_recorder_in_a_time_namespace_records_as_usual() {
     }
 }
 
-/// Far more than a small ring holds happens while fxtrec stands still: what is missing then is as many events as the
-/// kernel counted and the trace has not, though switch records, forks and names are lost from the same rings.
+/// Far more happens while fxtrec is stopped than a small ring holds: the missing events are as many as the kernel counted and the trace
+/// does not have, although switch records, forks and names are lost from the same rings.
 #[test]
 fn what_was_lost_is_as_many_events_as_the_kernel_counted_and_the_trace_lacks() {
     if !may_record() {
@@ -490,7 +490,7 @@ fn what_was_lost_is_as_many_events_as_the_kernel_counted_and_the_trace_lacks() {
             "{source}: {counted} counted, {seen} seen, {lost} lost, {unreported} unreported, {switches} of them switches"
         );
         assert_eq!(seen + lost + unreported, counted, "{source}: {said}");
-        // `sources` holds against another source which these are.
+        // `sources` compares the sources with each other; this checks which they are.
         assert_eq!(switches, 0, "{source}: of a switch, an event is always written");
         assert!(
             source == "perf" || unreported == 0,

@@ -15,7 +15,7 @@ use serde_json::Value;
 
 const ROUNDS: u64 = 20;
 
-/// Those that sleep for four milliseconds in each round, whatever the others do. Only a thread that is preempted for so long while it
+/// Threads that sleep for four milliseconds in each round, whatever the others do. Only a thread that is preempted for that long while it
 /// goes to sleep finds that it need not.
 const SLEEPERS: [&str; 7] = [
     "blocks_in_poll",
@@ -31,14 +31,14 @@ fn number(value: &Value) -> u64 {
     value.as_u64().unwrap_or_else(|| panic!("{value} is no number"))
 }
 
-/// What stacks tell of the functions that threads block in.
+/// The functions in stacks in which threads block.
 struct Told {
     /// How many stacks name each function.
     right: BTreeMap<String, u64>,
     /// How many long waits the threads of each function had.
     waits: BTreeMap<String, u64>,
-    /// How many stacks may be missing: those that were lost, which is told, and those of waits that begin or end with a switch
-    /// that the kernel did not report, where no program runs.
+    /// How many stacks may be missing: lost ones, which are reported, and those of waits that begin or end with a switch that the kernel
+    /// did not report, where no program runs.
     missing: u64,
 }
 
@@ -49,14 +49,13 @@ impl Told {
             [&self.right, &self.waits].map(|of| of.get(function).copied().unwrap_or(0));
         let missing = self.missing;
         println!("{function}: {right} of {waits}, {missing} may be missing");
-        // Two may be of something else: how the thread began, and a page that was not there.
+        // Two waits may have other causes: the start of the thread, and a page that was not in memory.
         assert!(right + missing + 2 >= waits, "{function}: {right} of {waits}, missing {missing}");
         assert!((waits + missing) * 4 >= ROUNDS * 3, "{function}: {waits} of {ROUNDS}");
     }
 }
 
-/// Records a program whose threads print their ids and the functions that they block in. What the stacks of each thread
-/// say must be its function.
+/// Records a program whose threads print their ids and the functions that they block in. The stacks of each thread must show its function.
 fn record(command: &[&str]) -> Told {
     let folder = Folder::new();
     let recording = record_in(&folder, &["--source", "bpf", "--stacks", "--scope", "app"], command);
@@ -81,7 +80,7 @@ fn record(command: &[&str]) -> Told {
     for wait in stacks["worst"].as_array().expect("waits") {
         let tid = number(&wait["tid"]);
         let Some(own) = own.get(&tid) else { continue };
-        // What a thread of `blocker` calls itself that sleeps for a short time.
+        // The name of a thread of `blocker` that sleeps for a short time.
         let own = if *own == "short" { &"wait_for_time" } else { own };
         *waits.entry((*own).to_owned()).or_default() += 1;
         let sums = long.entry(tid).or_default();
@@ -94,8 +93,8 @@ fn record(command: &[&str]) -> Told {
         if functions.iter().any(names) {
             *right.entry((*own).to_owned()).or_default() += 1;
         } else if wait["lacks"].as_array().is_none_or(Vec::is_empty) {
-            // Before it comes to its function, a thread may wait for the lock on standard output, for one on its
-            // process's memory, or for a page.
+            // Before it gets to its function, a thread may wait for the lock on standard output, for its process's memory lock, or for a
+            // page.
             let before =
                 ["printf", "puts", "page_fault", "write", "mmap", "munmap", "mprotect", "madvise"];
             let may_be = |name: &&str| before.iter().any(|before| name.contains(before));
@@ -104,10 +103,10 @@ fn record(command: &[&str]) -> Told {
             }
         }
     }
-    // Nor is a busy machine's memory always there. What is unwound wrongly is so each time.
+    // On a busy machine, memory may also have to be loaded. If unwinding is wrong, it is wrong each time.
     assert!(elsewhere.len() <= 1, "not in stacks that lack nothing: {elsewhere:#?}");
-    // The weights are the blocked time of the report, but for its short waits, and for those before a run of unknown length,
-    // of which it is not known when they began.
+    // The weights are the blocked time of the report, except for its short waits, and for waits before a run of unknown length, whose
+    // beginning is unknown.
     for thread in report["threads"].as_array().expect("threads") {
         let Some(&(count, sum)) = long.get(&number(&thread["tid"])) else { continue };
         let metrics = ["blocked", "blocked_d"].map(|name| &thread["metrics"][name]);
@@ -130,7 +129,7 @@ fn record(command: &[&str]) -> Told {
     Told { right, waits, missing: lost.iter().sum::<u64>() + inferred }
 }
 
-/// What a program without children must show.
+/// The expected output of a program without children.
 fn check(command: &[&str]) {
     let told = record(command);
     for sleeper in SLEEPERS {
@@ -196,7 +195,7 @@ fn a_rust_program_without_frame_pointers_names_its_functions() {
 }
 
 #[test]
-fn the_stack_of_who_ends_a_wait_is_told_with_it() {
+fn the_stack_of_the_waker_is_reported_with_the_wait() {
     if !may_unwind(&["gcc"]) {
         return;
     }
@@ -214,13 +213,13 @@ fn the_stack_of_who_ends_a_wait_is_told_with_it() {
         let functions: Vec<&str> =
             frames.iter().map(|frame| frame["function"].as_str().unwrap_or("?")).collect();
         let tid = number(&wait["tid"]);
-        // What takes the stack is no part of it.
+        // The code that records the stack is not part of it.
         let own = ["bpf_trace", "__bpf_", "__traceiter_"];
         let has_own = |name: &&str| own.iter().any(|own| name.starts_with(own));
         assert!(!functions.first().is_some_and(has_own), "{functions:?}");
         let has = |part: &str| functions.iter().any(|name| name.contains(part));
         let is_whole = wait["waker_lacks"].as_array().is_some_and(Vec::is_empty);
-        // It also waits for the lock on standard output, when all threads say who they are.
+        // It also waits for the lock on standard output, when all threads print their ids.
         if tid == ids["blocks_in_semaphore"] && has("futex") && !has("lll_lock") && is_whole {
             assert!(functions.contains(&"main"), "{functions:?}");
             assert_eq!(wait["waker"]["pid"], wait["pid"]);
@@ -233,7 +232,8 @@ fn the_stack_of_who_ends_a_wait_is_told_with_it() {
         }
     }
     println!("{by_main} by main, {slept} by the clock");
-    // A thread that is late finds the semaphore free. What an interrupt finds to be over may be told of by another thread.
+    // A thread that is late finds the semaphore free. Another thread may be reported for a wait that is already over when the interrupt
+    // occurs.
     assert!(by_main * 2 >= ROUNDS && slept * 2 >= ROUNDS, "{by_main}, {slept}");
     let folded = folder.fxtrec(["flame", "t.fxt", "--wake"]).expect(0).stdout;
     assert!(folded.lines().any(|line| line.contains(";main;")), "{folded}");
@@ -264,7 +264,7 @@ fn tables_to_unwind_by_that_are_expensive_do_not_keep_the_recorder() {
         let folder = Folder::new();
         let trace = folder.path("t.fxt");
         let mut recorder = Command::new("timeout");
-        // It took ten minutes.
+        // Without a limit on the work, this took ten minutes.
         recorder.args(["-s", "KILL", "60"]).arg(binary::fxtrec());
         recorder.args(["-q", "--source", "bpf", "--stacks", "-o"]).arg(&trace);
         succeed(recorder.arg("--").args([program.text(), "50", "1"]));
@@ -294,7 +294,7 @@ fn samples_of_running_threads_name_where_they_ran() {
     };
     let (all, here) = (weight(""), weight(";burns_here"));
     println!("{here} of {all} ns");
-    // The program ran for 500 ms. The kernel's clock counts time that a host took as the program's, and may miss some.
+    // The program ran for 500 ms. The kernel's clock counts stolen time as the program's, and may miss some.
     assert!(all > 100_000_000, "{all} ns:\n{folded}");
     assert!(here * 10 >= all * 8, "{here} of {all} ns:\n{folded}");
 }
@@ -342,7 +342,7 @@ fn deep_stacks_without_frame_pointers_are_whole_if_more_of_them_is_copied() {
     }
 }
 
-/// How many stacks a recording has that are as deep as `deep.c` makes them, and how many of these with what ended the wait.
+/// How many stacks of a recording are as deep as those of `deep.c`, and how many of these have the stack of the waker.
 fn deep_chains(folder: &Folder, recording: &Recording) -> (u64, u64) {
     let tids: Vec<u64> =
         recording.lines().iter().map(|line| line[0].parse().expect("an id")).collect();
@@ -380,10 +380,9 @@ fn without_bpf_stacks_are_call_chains_by_frame_pointers_that_say_what_they_may_l
         return;
     }
     let program = build("deep.c", &["-O2", "-fno-omit-frame-pointer"]);
-    // The clock may interrupt anybody.
+    // The clock may interrupt any thread.
     let options = ["--source", "perf", "--stacks=wake,cpu", "-F", "499"];
-    // Of a CPU whose idle task is silent, perf writes neither the ends of waits nor who ends them: that of all CPUs is not
-    // silent at once.
+    // For a CPU whose idle task is silent, perf writes neither the ends of waits nor the wakers; not all CPUs are silent at once.
     let cpus = std::thread::available_parallelism().expect("CPUs").get();
     let run = format!("{} {ROUNDS}", program.text());
     let script: String =
@@ -400,19 +399,19 @@ fn without_bpf_stacks_are_call_chains_by_frame_pointers_that_say_what_they_may_l
         println!(
             "{deep} deep stacks, {woken} with what the clock did; {lost} lost, {given_up} given up"
         );
-        // All threads of the machine have their stacks taken, so on a busy one some are lost, which is told.
+        // The stacks of all threads of the machine are recorded, so on a busy one some are lost, which is reported.
         deep * 2 >= ROUNDS && woken * 2 >= ROUNDS && lost + given_up == 0
     });
     assert!(is_whole, "one of three recordings has the stacks of one CPU and lost nothing");
 }
 
 #[test]
-fn where_bpf_is_refused_stacks_are_taken_by_call_chains_and_that_is_said() {
+fn where_bpf_is_refused_stacks_are_taken_by_call_chains_and_that_is_reported() {
     if !may_record() || !tools::or_skip(&["setpriv", "taskset"]) {
         return;
     }
     let folder = Folder::new();
-    // Of a sleep that ends in a silent idle task nothing is written, which is told; that of all CPUs is not silent at once.
+    // A sleep that ends in a silent idle task is not written, which is reported; not all CPUs are silent at once.
     let cpus = std::thread::available_parallelism().expect("CPUs").get();
     let sleeps: Vec<String> =
         (0..cpus).map(|cpu| format!("taskset -c {cpu} sleep 0.1 || sleep 0.1; ")).collect();

@@ -15,7 +15,7 @@ use serde_json::Value;
 
 const SPIKE: &str = env!("CARGO_BIN_EXE_spike");
 
-/// What starts with this is in the directory for temporary files while a watch goes on.
+/// Directories for temporary files whose names start with this exist while a watch is running.
 fn temporary() -> BTreeSet<String> {
     let entries = std::fs::read_dir(std::env::temp_dir()).expect("a directory");
     let names = entries.filter_map(|entry| entry.ok()?.file_name().into_string().ok());

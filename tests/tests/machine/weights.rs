@@ -9,7 +9,7 @@ use fxtrec_tests::root::may_record;
 const NICE_5: i32 = 335;
 
 #[test]
-fn usual_weights_are_left_out_and_all_others_told() {
+fn usual_weights_are_left_out_and_all_others_reported() {
     if !may_record() {
         return;
     }
@@ -34,7 +34,7 @@ fn usual_weights_are_left_out_and_all_others_told() {
 
     let sound = folder.run(binary::command().args(["dump", "--check", "t.fxt"])).expect(0);
     assert!(sound.stdout.contains("valid"), "{}", sound.stdout);
-    // A piece says it as well.
+    // A rotated file states it as well.
     let cut = ["cut", "t.fxt", "piece.fxt", "--from", "+10ms"];
     folder.run(binary::command().args(cut)).expect(0);
     let sound = folder.run(binary::command().args(["dump", "--check", "piece.fxt"])).expect(0);

@@ -21,19 +21,19 @@ use crate::stacks::can_be_default;
 
 const PLANTED: &str = env!("CARGO_BIN_EXE_planted");
 
-/// So many recordings are made at most until one is complete.
+/// The maximum number of recordings until one is complete.
 const ATTEMPTS: usize = 5;
 
-/// A recording in a folder of its own.
+/// A recording in a separate folder.
 struct Recorded {
     folder: Folder,
-    /// What COMMAND printed.
+    /// COMMAND's output.
     printed: String,
 }
 
 impl Recorded {
-    /// The first of some recordings that has every event of COMMAND's threads. A kernel may keep some from a recorder, and
-    /// of such a time the answer is that it is unknown; here it is about those that are known.
+    /// The first of several recordings that has every event of COMMAND's threads. A kernel may not report some, and the answer for such a
+    /// time is that it is unknown; here only known times matter.
     fn of(command: &[&str]) -> Recorded {
         Recorded::with(&[], command)
     }
@@ -43,7 +43,7 @@ impl Recorded {
         Recorded::first(Recorded::is_complete, options, command)
     }
 
-    /// The first of some recordings that will do.
+    /// The first of several recordings that is suitable.
     fn first(will_do: impl Fn(&Recorded) -> bool, options: &[&str], command: &[&str]) -> Recorded {
         let mut recorded = Recorded::once(options, command);
         for _ in 1..ATTEMPTS {
@@ -71,8 +71,8 @@ impl Recorded {
 
     fn once(options: &[&str], command: &[&str]) -> Recorded {
         let folder = Folder::new();
-        // Before others from its beginning on, so that nothing else makes it later than what is planted. Where the kernel
-        // shares CPUs out among sessions first, niceness counts within one only: a new one gets more than others.
+        // With high priority from its beginning on, so that nothing else makes it later than planned. If the kernel divides CPUs among
+        // sessions first, niceness counts only within one: a new session gets more than others.
         const FIRST: &str = "[ ! -e /proc/self/autogroup ] || echo -20 > /proc/self/autogroup; exec nice -n -20 \"$@\"";
         let mut fxtrec = Command::new("setsid");
         fxtrec.args(["--wait", "sh", "-c", FIRST, "sh"]).arg(binary::fxtrec());
@@ -94,7 +94,7 @@ impl Recorded {
         stdout
     }
 
-    /// The first explanation, which is checked for what holds of all.
+    /// The first explanation, after checks that hold for all.
     fn explain(&self, options: &[&str]) -> Why {
         let text = self.why(options);
         let json = self.why(&[options, &["--json"]].concat());
@@ -132,8 +132,8 @@ impl Why {
         self.causes.iter().any(|it| it == cause)
     }
 
-    /// The sentence has all of these, one after the other. What the thread did besides, such as running on a CPU that the host
-    /// took, may stand between.
+    /// The sentence contains all of these, in this order. Other states of the thread, such as running on a CPU that the host took, may be
+    /// in between.
     #[track_caller]
     fn says(&self, parts: &[&str]) {
         let mut rest = self.sentence.as_str();
@@ -145,7 +145,7 @@ impl Why {
         }
     }
 
-    /// How many milliseconds the parts of this kind have, with somebody of this name if one is given.
+    /// How many milliseconds the parts of this kind have, with a thread of this name if given.
     fn millis(&self, part: &str, thread: Option<&str>) -> u64 {
         let parts = self.why["blame"].as_array().expect("a list").iter();
         let fits = |it: &&Value| {
@@ -167,7 +167,7 @@ impl Why {
     }
 }
 
-/// Records what is planted; `None` where the recording has no wakers.
+/// Records the planted scene; `None` if the recording has no wakers.
 fn planted(name: &str, options: &[&str]) -> Option<Why> {
     let why = Recorded::of(&[PLANTED, name]).explain(options);
     if !why.has("waker") {
@@ -262,9 +262,9 @@ fn with_locks_why_names_the_lock_of_the_kernel_and_who_had_it() {
     }
     let why = Recorded::with(&["--locks"], &[PLANTED, "kernel-lock"]).explain(&["-t", "audio"]);
     if !why.has("kernel_lock") || !why.has("waker") || !why.has("syscall") {
-        return skip("nobody tells for which lock of the kernel a thread waits here");
+        return skip("nobody tells for which kernel lock a thread waits here");
     }
-    why.says(&["audio[", "late: ", "blocked", "on a lock of the kernel (mutex 0x", ") in write"]);
+    why.says(&["audio[", "late: ", "blocked", "on a kernel lock (mutex 0x", ") in write"]);
     why.says(&["until holder[", ", probably its owner, woke it, which was blocked", "in write"]);
     why.says(&["until pager[", "woke it, which ran for"]);
     assert!(why.millis("blocked", Some("holder")) >= 50, "{:#}", why.why);
@@ -444,7 +444,7 @@ fn why_finds_the_frame_that_took_longer_than_the_others() {
     why.says(&["audio[", " for 'mix', ", "more than the median of 15: ", timer]);
     assert_eq!((&why.why["subject"], &why.why["spans"]), (&"span".into(), &15.into()));
     assert!(why.millis("blocked", None) >= 59, "{:#}", why.why);
-    // What interrupts took is not its own, and its clock has it.
+    // Time in interrupts is not the thread's own, although its clock includes it.
     let parts = why.why["blame"].as_array().expect("a list").iter();
     let on_cpu = ["on_cpu", "stolen", "interrupts", "on_cpu_undivided"];
     let ran = parts.filter(|it| on_cpu.iter().any(|name| it["part"] == *name));
@@ -469,7 +469,7 @@ fn why_names_the_quota_that_is_used_up() {
     let Some(quota) = Quota::new("why", 10_000) else {
         return skip("no cgroup may have a quota here");
     };
-    // Else a group with much to do makes it later than its quota does.
+    // Otherwise a group with a high load makes it later than its quota does.
     quota.prefer();
     let words = quota.words(&[PLANTED, "busy", "80"]);
     let words: Vec<&str> = words.iter().map(String::as_str).collect();
@@ -482,13 +482,14 @@ fn why_names_the_quota_that_is_used_up() {
     assert!(why.advises("raise the quota of /fxtrec-why-"), "{:#}", why.why);
 }
 
-/// The host of this machine may take CPUs away, or not, just now. The kernel counts what it took, and the answer agrees with it.
+/// The host of this machine may or may not take CPUs away at this time. The kernel counts the time that it took, and the answer agrees with
+/// it.
 #[test]
 fn why_names_the_host_where_it_takes_the_cpu() {
     if !may_record() {
         return;
     }
-    // Where it names no thread, no answer depends on what is missing.
+    // If it names no thread, no answer depends on the missing data.
     let will_do = |recorded: &Recorded| recorded.printed.is_empty() || recorded.is_complete();
     let recorded = Recorded::first(will_do, &[], &[PLANTED, "steal"]);
     let trace = Trace::read(&recorded.path());
@@ -497,7 +498,7 @@ fn why_names_the_host_where_it_takes_the_cpu() {
     let found: u64 = trace.switches.iter().map(|switch| switch.number("steal_ns")).sum();
     println!("of slices {found} ns, by /proc/stat {counted} ns");
     if counted == 0 && found == 0 {
-        // Whatever held threads up, it was not the host.
+        // Whatever delayed the threads, it was not the host.
         let why = recorded.why(&[]);
         assert!(!why.contains("the host took"), "{why}");
         let report = recorded.folder.fxtrec(["report", "t.fxt", "--all"]).expect(0).stdout;
@@ -508,7 +509,7 @@ fn why_names_the_host_where_it_takes_the_cpu() {
         return;
     };
     let why = recorded.explain(&["--thread", stolen, "--metric", "turn"]);
-    // A slice of that thread of which the kernel says so. What others took of its turn, it says of none.
+    // A slice of that thread for which the kernel reports it. The parts of its turn that others took belong to no state.
     let is_stolen = |switch: &&Switch| {
         let known = trace.threads.get(&switch.outgoing);
         known.is_some_and(|(name, _)| name == stolen) && switch.number("steal_ns") > 0
@@ -537,7 +538,7 @@ fn why_says_what_cannot_be_explained() {
     folder.fxtrec(["why", "a.fxt", "--worst", "1", "--over", "1ms"]).expect(2);
 }
 
-/// A thread that sleeps 5 ms at a time, as for requests, in an interpreter whose lock another thread keeps in one long call.
+/// A thread that sleeps 5 ms at a time, as for requests, in an interpreter whose lock another thread holds in one long call.
 const INTERPRETER: &str = "
 import threading, time, re
 def name(text): open('/proc/self/task/%d/comm' % threading.get_native_id(), 'w').write(text)
@@ -596,7 +597,7 @@ fn a_script_is_explained_as_a_whole_whatever_waits_in_its_pipelines() {
     }
 }
 
-/// Outsiders take turns with COMMAND on its only CPU.
+/// Outsiders alternate with COMMAND on its only CPU.
 #[test]
 fn in_a_narrow_scope_every_thread_that_had_the_cpu_is_named() {
     if !may_record() {

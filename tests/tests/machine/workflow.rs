@@ -1,4 +1,4 @@
-//! The workflow file that users copy: the README links to it, and its steps do what they say.
+//! The workflow file that users copy: the README links to it, and its steps work as documented.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -51,7 +51,7 @@ fn script(job: &str, name: &str) -> String {
     found.and_then(|step| step.run).unwrap_or_else(|| panic!("{job} has no step {name}"))
 }
 
-/// Runs a step as the CI does, with this in place of the tests, and fxtrec where the step before has put it.
+/// Runs a step as the CI does, with this command in place of the tests, and with the fxtrec that the previous step installed.
 fn run_step(folder: &Folder, script: &str, tests: &str) -> Done {
     let home = folder.path("home");
     let bin = home.join(".local/bin");
@@ -125,7 +125,7 @@ fn the_comparing_steps_record_five_runs_a_side_and_compare_them() {
     assert!(done.stdout.starts_with("5 base runs, 5 new runs\n"), "{}{}", done.stdout, done.stderr);
     let too_few = "runqueue.p99 if command: 5 base runs and 5 new runs have too few values";
     assert!(done.stdout.contains(too_few), "{}", done.stdout);
-    // So few waits have no 99th percentile, which fails nothing; the two sides are the same, as one sees nearly always.
+    // So few waits have no 99th percentile, so this fails nothing; the two sides are the same, so almost no difference is found.
     let larger = done.stdout.lines().any(|line| line.ends_with("  larger"));
     let passed = done.stdout.contains("\npassed: nothing is larger by more than 10 %");
     assert!(passed || larger, "only what is larger fails it: {}", done.stdout);

@@ -1,4 +1,4 @@
-//! Workloads end with whoever started them, so that a test that fails leaves none behind.
+//! Workloads end with the process that started them, so that a failing test leaves none behind.
 
 use std::process::Stdio;
 
@@ -20,7 +20,7 @@ fn a_workload_ends_with_the_recorder_that_is_killed() {
     let children = std::fs::read_to_string(children).expect("it runs");
     let workload: u32 = children.trim().parse().expect("one child");
     recorder.kill();
-    // A process that has ended and that nobody waited for has no memory left, and so no command line.
+    // A process that has ended and was not reaped has no memory left, and so no command line.
     let command_line = format!("/proc/{workload}/cmdline");
     let is_gone = || std::fs::read(&command_line).map_or(true, |line| line.is_empty());
     wait::until("the end of the workload", is_gone);

@@ -1,6 +1,6 @@
-//! What fxtrec finds in programs to put probes at, against what binutils and the loader find.
+//! The places that fxtrec finds in programs to put probes at, compared with the results of binutils and the loader.
 //!
-//! Nothing here places a probe, so only what looks into other processes needs root.
+//! Nothing here places a probe, so only inspecting other processes needs root.
 
 mod binaries;
 mod functions;
@@ -33,12 +33,12 @@ fn as_in(version: &[Site], mut found: Vec<Site>) -> Vec<Site> {
     found
 }
 
-/// What is said about a spec that names no place.
+/// The error for a spec that names no place.
 fn refusal(spec: &str, context: &Context) -> String {
     try_resolve(spec, context).expect_err(spec).to_string()
 }
 
-/// What the sites are called, in order.
+/// The names of the sites, in order.
 fn symbols(sites: &[Site]) -> Vec<&str> {
     sites.iter().map(|site| site.symbol.as_str()).collect()
 }

@@ -1,4 +1,4 @@
-//! Where probes go, and what they record.
+//! The places and the records of probes.
 
 mod found;
 mod programs;

@@ -1,5 +1,4 @@
-//! Recordings of programs whose calls are known: of every language and way of linking, what the
-//! trace has is what the program did.
+//! Recordings of programs whose calls are known: for every language and kind of linking, the trace shows these calls.
 
 mod containers;
 mod languages;
@@ -22,7 +21,7 @@ fn record(specs: &[&str], command: &[&str]) -> Recording {
     recording::record(&options, command)
 }
 
-/// The numbers from one up to another, as a trace's arguments have them.
+/// The numbers in a range, as in a trace's arguments.
 fn numbers(range: std::ops::Range<usize>) -> Vec<String> {
     range.map(|number| number.to_string()).collect()
 }

@@ -1,4 +1,4 @@
-//! Probes, tracepoints, system calls and interrupts of the running kernel, held against what a program did.
+//! Probes, tracepoints, system calls and interrupts of the running kernel, compared with the activity of a program.
 
 mod events;
 mod interrupts;
@@ -13,7 +13,7 @@ use std::sync::OnceLock;
 use fxtrec_tests::programs::{Built, build};
 use fxtrec_tests::{root, tools};
 
-/// The program that a test looks at; none where the test cannot run.
+/// The program that a test probes; `None` if the test cannot run.
 fn ready() -> Option<&'static str> {
     static SPANS: OnceLock<Built> = OnceLock::new();
     let can_run = root::may_record() && tools::or_skip(&["gcc"]);

@@ -1,6 +1,6 @@
-//! The provider in an application: what it records, how it counts, and that nothing a manager does harms it.
+//! The provider in an application: what it records, how it counts, and that no action of a manager harms it.
 //!
-//! Each test is a manager, the smallest there can be, with a process of `provider-client` as the application.
+//! Each test is a minimal manager, with a process of `provider-client` as the application.
 
 mod app;
 mod archive;

@@ -1,4 +1,4 @@
-//! `fxtrec daemon`: sessions over the control socket, against the running kernel.
+//! `fxtrec daemon`: sessions through the control socket, on the running kernel.
 
 mod archive;
 mod kernel;
@@ -30,10 +30,10 @@ use tempfile::TempDir;
 /// The application with trace points.
 const APP: &str = env!("CARGO_BIN_EXE_spans");
 
-/// The user and group of those who may do little.
+/// The user and group without privileges.
 const NOBODY: u32 = 65534;
 
-/// A daemon with sockets of its own. Killed when dropped.
+/// A daemon with separate sockets. Killed when dropped.
 struct Daemon {
     folder: TempDir,
     process: Process,
@@ -46,7 +46,7 @@ impl Daemon {
 
     fn with(options: &[&str]) -> Daemon {
         let folder = tempfile::tempdir().expect("a folder");
-        // Others get to the sockets, as they do in /run.
+        // Other users can reach the sockets, as in /run.
         allow(folder.path(), 0o755);
         let process = run(folder.path(), options);
         let daemon = Daemon { folder, process };
@@ -131,7 +131,7 @@ fn recorder_of(daemon: &Daemon) -> i32 {
     };
     let tasks = std::fs::read_dir(children).expect("it runs");
     let children: String = tasks.map(of_thread).collect();
-    // Beside it there may be one that writes an output.
+    // There may be another one that writes an output.
     let records = |pid: &&str| {
         let name = std::fs::read_to_string(format!("/proc/{pid}/comm")).unwrap_or_default();
         name.trim() != "fxtrec-output"
@@ -146,7 +146,7 @@ fn allow(path: &Path, mode: u32) {
     std::fs::set_permissions(path, std::fs::Permissions::from_mode(mode)).expect("it is ours");
 }
 
-/// One that says only what it is told to.
+/// A provider that sends only the requested messages.
 struct ByHand(Seqpacket);
 
 impl ByHand {
@@ -162,7 +162,7 @@ impl ByHand {
         self.0.send(&message.encode().expect("it can be said"), &[]).expect("room");
     }
 
-    /// What START says, when it comes. Until then there may be messages of an earlier session.
+    /// The content of START, when it arrives. Before it there may be messages of an earlier session.
     fn start(&self) -> Start {
         let mut buffer = [0; 4096];
         let mut start = None;
@@ -208,7 +208,7 @@ fn now() -> StartOptions {
     StartOptions::default()
 }
 
-/// The service's own no.
+/// The service's own refusal.
 fn refused<T: std::fmt::Debug>(result: Result<T, ClientError>) -> ControllerError {
     match result.expect_err("it is refused") {
         ClientError::Refused(error) => error,

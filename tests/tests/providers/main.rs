@@ -1,5 +1,4 @@
-//! Applications that record their own events: beside a recorder, in sessions of the daemon, and with a manager of the
-//! tests' own.
+//! Applications that record their own events: next to a recorder, in sessions of the daemon, and with a manager of the tests.
 
 mod client;
 mod ctl;

@@ -20,7 +20,7 @@ use fxtrec_tests::process::spawn;
 /// The application with trace points.
 const APP: &str = env!("CARGO_BIN_EXE_spans");
 
-/// A recorder that runs, and what COMMAND prints.
+/// A running recorder, and COMMAND's output.
 struct Recording {
     recorder: Child,
     said: Lines<BufReader<ChildStdout>>,
@@ -50,7 +50,7 @@ impl Recording {
         self.said.next().expect("another line").expect("text")
     }
 
-    /// Waits for the end; returns the status, the lines that were still to come, and what fxtrec said.
+    /// Waits for the end; returns the status, the remaining lines, and fxtrec's messages.
     fn end(self) -> (Option<i32>, Vec<String>, String) {
         let lines = self.said.map(|line| line.expect("text")).collect();
         let output = self.recorder.wait_with_output().expect("it ends");

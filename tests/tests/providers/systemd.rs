@@ -1,4 +1,4 @@
-//! The files for systemd: it understands them, and what they take away is not needed.
+//! The files for systemd: it accepts them, and nothing that they restrict is needed.
 
 use std::collections::BTreeSet;
 use std::os::fd::AsFd;
@@ -16,7 +16,7 @@ use fxtrec_tests::trace::Trace;
 use fxtrec_tests::{binary, root, tools, wait};
 use nix::sys::signal::Signal;
 
-/// Where the unit says that the binary is.
+/// The path of the binary in the unit.
 const INSTALLED: &str = "/usr/local/bin/fxtrec";
 
 fn unit(name: &str) -> String {
@@ -24,7 +24,7 @@ fn unit(name: &str) -> String {
     std::fs::read_to_string(&path).unwrap_or_else(|error| panic!("{}: {error}", path.display()))
 }
 
-/// The capabilities that the unit leaves to the daemon, as setpriv writes them.
+/// The capabilities that the unit leaves to the daemon, in setpriv's notation.
 fn capabilities() -> Vec<String> {
     let unit = unit("fxtrec.service");
     let line = unit.lines().find_map(|line| line.strip_prefix("CapabilityBoundingSet="));
@@ -33,7 +33,7 @@ fn capabilities() -> Vec<String> {
     names.map(of).collect()
 }
 
-/// Records the machine for a moment with no other capabilities than these, as the daemon's recorder would.
+/// Records the machine for a moment with only these capabilities, as the daemon's recorder would.
 fn record_with(capabilities: &[String], folder: &Folder, options: &[&str]) -> Done {
     let bounds: Vec<String> =
         capabilities.iter().map(|capability| format!(",+{capability}")).collect();
@@ -75,12 +75,12 @@ fn systemd_understands_the_units_and_the_binary_their_commands() {
         let started = text.lines().find_map(|line| line.strip_prefix("ExecStart=")).expect("one");
         let words: Vec<&str> = started.split_whitespace().skip(1).collect();
         let words = words.iter().map(|word| word.trim_matches('\''));
-        // What it does not know it refuses before it shows its help.
+        // It rejects unknown options before it shows its help.
         folder.fxtrec(words.filter(|word| !word.is_empty()).chain(["--help"])).expect(0);
     }
 }
 
-/// What the service manager is told by a recorder that runs for a while as such a unit starts it, and which status it had.
+/// The reports of a recorder that runs for a while to the service manager when such a unit starts it, and its status.
 fn told_while_it_records(folder: &Folder, output: Stdio, options: &[&str]) -> Vec<String> {
     let path = folder.path("notify");
     let _ = std::fs::remove_file(&path);
@@ -117,10 +117,10 @@ fn a_recorder_gives_signs_of_life_as_long_as_its_output_takes_something() {
     {
         let told = told_while_it_records(&folder, Stdio::null(), options);
         assert!(told.iter().any(|it| it == "READY=1"), "{told:?}");
-        // One each 100 ms in 4 s, less what starting takes on a busy machine.
+        // One per 100 ms in 4 s, minus the start-up time on a busy machine.
         assert!((8..=41).contains(&beats(&told)), "{told:?}");
     }
-    // A pipe without a reader at work takes 64 KiB, which this machine fills in a moment.
+    // A pipe that is not read takes 64 KiB, which this machine fills in a moment.
     let (reader, writer) = std::io::pipe().expect("a pipe");
     let _busy = Process::start(Command::new("sh").args(["-c", "while :; do /bin/true; done"]));
     let options = ["-o", "-", "--buffer-size", "1M"];
@@ -130,7 +130,7 @@ fn a_recorder_gives_signs_of_life_as_long_as_its_output_takes_something() {
     assert!(beats(&stuck) < 25 && last <= 26, "{stuck:?}");
 }
 
-/// Starts the daemon as systemd does with sockets that it has made: at descriptors 3 and 4, by the names of the units.
+/// Starts the daemon as systemd does with sockets that it has created: at descriptors 3 and 4, with the names of the units.
 fn daemon_with(control: &UnixListener, providers: &Listener, folder: &Folder) -> Process {
     let script = "exec 3<&0 4<&1 </dev/null >&2; \
                   export LISTEN_PID=$$ LISTEN_FDS=2 LISTEN_FDNAMES=control:providers; exec \"$@\"";
@@ -153,7 +153,7 @@ fn sockets_that_systemd_has_made_are_used_and_outlive_the_daemon() {
     let [at_control, at_providers] = ["control", "providers"].map(|name| folder.path(name));
     let control = UnixListener::bind(&at_control).expect("a socket");
     let providers = Listener::bind(Address::Path(at_providers.clone())).expect("a socket");
-    // The second daemon is started as the first, since somebody has connected meanwhile.
+    // The second daemon is started like the first, since a client has connected in the meantime.
     for _ in 0..2 {
         // Both connect before there is a daemon.
         let mut client = Client::connect(&at_control).expect("systemd listens");
@@ -216,17 +216,17 @@ fn the_unit_is_exposed_to_little() {
     let folder = Folder::new();
     folder.write("fxtrec.service", unit("fxtrec.service"));
     let file = folder.text("fxtrec.service");
-    // Tenths; above, the command fails.
+    // Tenths; for larger numbers, the command fails.
     let options = ["security", "--no-pager", "--offline=true", "--threshold=30"];
     folder.run(Command::new("systemd-analyze").args(options).arg(file)).expect(0);
 }
 
-/// Calls that the kernel puts into a process where somebody probes a function's return or beginning (`uretprobe`, `uprobe`);
-/// its filters let them pass. strace may not have their names.
+/// Calls that the kernel puts into a process while a program probes a function's return or beginning (`uretprobe`, `uprobe`); its filters
+/// let them pass. strace may not have their names.
 const OF_PROBES: [&str; 4] = ["uretprobe", "syscall_0x14f", "uprobe", "syscall_0x150"];
 
-/// By which the kernel tells how well the clock is set. The unit refuses it, as a set of calls that could also set the clock; a
-/// trace then does not say by how much its wall clock may be wrong.
+/// The call by which the kernel reports how well the clock is set. The unit refuses it, as a set of calls that could also set the clock; a
+/// trace then does not contain by how much its wall clock may be wrong.
 const REFUSED: [&str; 2] = ["adjtimex", "clock_adjtime"];
 
 /// The system calls of a set of systemd's, with those of the sets in it.
@@ -263,12 +263,12 @@ fn recording_makes_no_system_call_that_the_unit_forbids() {
         strace.args(["-f", "-qq", "-o"]).arg(folder.path("calls")).arg(binary::fxtrec());
         strace.args(["record", "-a", "-d", "200ms", "-q", "--source", source, "-o", "trace.fxt"]);
         if source == "perf" {
-            // Few call it: strace, which is recorded too, would call others for each call that it sees.
+            // Few programs call it. strace itself is recorded too, and makes other calls for each call that it sees.
             strace.args(["--irq", "-P", "libc:getppid size=arg1:u64"]);
         }
         folder.run(&mut strace).expect(0);
         let calls = std::fs::read_to_string(folder.path("calls")).expect("strace wrote it");
-        // `PID NAME(...`; what continues an unfinished call, and signals, have no name there.
+        // `PID NAME(...`; lines that continue an unfinished call, and signals, have no name there.
         let names =
             calls.lines().filter_map(|line| line.split_whitespace().nth(1)?.split_once('('));
         let made = |name: &str| !OF_PROBES.contains(&name) && !REFUSED.contains(&name);

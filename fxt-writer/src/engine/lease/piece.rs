@@ -8,7 +8,7 @@ use crate::engine::sync::{AtomicU64, Ordering, fence};
 use crate::layout::walk::has_size;
 use crate::space::{Slot, Space};
 
-/// A lease's piece, as far as it goes.
+/// A lease's piece, up to the point that it has reached.
 pub(super) struct Piece<'l>(pub(super) &'l Lease);
 
 impl<'l> Space for Piece<'l> {
@@ -47,7 +47,7 @@ pub(super) struct PieceSlot<'l> {
     start: usize,
     room: usize,
     words: usize,
-    /// Words put so far, the header counted.
+    /// Words written so far, the header counted.
     put: usize,
 }
 
@@ -78,7 +78,7 @@ impl PieceSlot<'_> {
     /// Withdraws the record.
     #[cold]
     fn withdraw(&self) {
-        // The words that were put, and the vacant word after them.
+        // The words that were written, and the vacant word after them.
         (1..self.room.min(self.words + 1)).for_each(|index| self.store_in_room(index, 0));
         // Under the lock, so that it is counted once: here, or as a claim when
         // its writer was abandoned.

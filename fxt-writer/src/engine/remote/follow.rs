@@ -1,14 +1,14 @@
-//! Looks at the records of a circular buffer as they come, without taking them.
+//! Reads the records of a circular buffer as they arrive, without consuming them.
 //!
-//! A look begins where the last one ended, and at the room in front of that which was reserved and not filled:
+//! A call continues where the previous one ended, and also checks the room before that point that was reserved but not filled:
 //!
 //! ```text
 //!  first look   [ a b . . | c . . . ] 0 0 0 0        a b c     open: . . and . . .
 //!  second look  [ a b e . | c d . . | f ] 0 0        e d f
 //! ```
 //!
-//! The room is read from the back to the front, as [`live`](super::live) does: so a record that a thread wrote before
-//! another is not seen after it.
+//! The room is read from back to front, as [`live`](super::live) does, so a record that a thread wrote before another is never seen after
+//! it.
 
 use std::ops::Range;
 
@@ -18,28 +18,28 @@ use crate::engine::memory::{is_claim, is_filler, is_vacant};
 use crate::engine::position::part_of;
 use crate::layout::walk::record_words;
 
-/// Up to where a circular buffer was looked at; see [`Remote::follow`].
+/// The position up to which a circular buffer was read; see [`Remote::follow`].
 #[derive(Clone, Debug, Default)]
 pub struct Cursor {
-    /// Durable words, since the engine was started.
+    /// Durable words since the engine was started.
     durable: u64,
     wrapped: u32,
     filling: Option<Seen>,
 }
 
-/// What was seen of a filling; words are counted from the beginning of the memory.
+/// The state of a filling that was read; words are counted from the beginning of the memory.
 #[derive(Clone, Debug)]
 struct Seen {
-    /// The first word, by which a filling is recognized that was cleared meanwhile.
+    /// The first word, which identifies the filling, in case it was cleared in the meantime.
     start: usize,
     at: usize,
-    /// Room in front of `at` that was not filled.
+    /// Room before `at` that was not filled.
     open: Vec<Range<usize>>,
 }
 
 impl<W: SharedWords> Remote<W> {
-    /// Copies what was committed to a circular buffer since `cursor`, which is moved on. Buffers that were reused before
-    /// they were looked at are counted as torn. `last` says that nothing more will come.
+    /// Copies what was committed to a circular buffer since `cursor`, and advances the cursor. Buffers that were reused before they were
+    /// read are counted as torn. `last`: no more records will come.
     ///
     /// # Errors
     ///
@@ -78,7 +78,7 @@ impl<W: SharedWords> Remote<W> {
                 None => tally.torn += 1,
             }
         }
-        // Last, so that everything that a record refers to is included.
+        // This is read last, so that everything that a record refers to is included.
         let durable_end = self.durable_end(after.durable_end)?;
         let durable = self.copy_durable(cursor.durable.min(durable_end)..durable_end);
         cursor.durable = durable_end;
@@ -86,7 +86,7 @@ impl<W: SharedWords> Remote<W> {
         Ok(copies_admitted(&copies, admit))
     }
 
-    /// The records of the cursor's filling that are new, one after another; `None` if it was cleared meanwhile.
+    /// The new records of the cursor's filling, in order; `None` if it was cleared in the meantime.
     fn look(
         &self,
         header: &Header,
@@ -95,7 +95,7 @@ impl<W: SharedWords> Remote<W> {
     ) -> Result<Option<Vec<u64>>, RemoteError> {
         let range = self.filling(header, part_of(cursor.wrapped))?;
         let Some(seen) = &mut cursor.filling else {
-            // One that is just being cleared has no data yet.
+            // A filling that is just being cleared has no data yet.
             if range.is_empty() {
                 return Ok(Some(Vec::new()));
             }

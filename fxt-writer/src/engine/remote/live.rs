@@ -3,8 +3,8 @@
 //! Two things can go wrong, even without a hostile process. A record may be
 //! finished while it is being read, and the buffer may be cleared and reused.
 //!
-//! **Records.** Their writer first marks the room as taken (a claim), fills it, and stores the
-//! record's first word last. So the buffer is read twice: backwards, then forwards.
+//! **Records.** Their writer first marks the room as taken (a claim), fills it, and stores the record's first word last. So the buffer is
+//! read twice: backward, then forward.
 //!
 //! ```text
 //!              <---- marks ----
@@ -13,9 +13,8 @@
 //!                                           head   whole by then: now its content is read
 //! ```
 //!
-//! Reading forwards alone, a record that is just being started would yield a zero, a gap, and then
-//! content that looks like a record. Reading backwards alone, a record that is just being finished
-//! would yield content from before it was finished.
+//! If the buffer were only read forwards, a record that is just being started would yield a zero, a gap, and then content that looks like a
+//! record. If the buffer were only read backwards, a record that is just being finished would yield content from before it was finished.
 //!
 //! **The buffer.** Before a buffer is cleared, the header marks it as without data, and before that
 //! mark is removed, the wrapped count goes up by one. So the reader checks the start of the data
@@ -72,14 +71,14 @@ impl<W: SharedWords> Drop for Hold<'_, W> {
 struct Filling {
     /// Finished records, one after another.
     records: Vec<u64>,
-    /// What was left out in addition to them.
+    /// Buffers that were left out in addition.
     tally: Tally,
 }
 
 /// The result of one attempt to copy everything.
 struct Attempt {
     copies: Copies,
-    /// What is impossible in the header, unless it was being changed.
+    /// An impossible value in the header, unless it was being changed.
     fault: Option<RemoteError>,
 }
 
@@ -100,7 +99,7 @@ impl<W: SharedWords> Remote<W> {
                 return Ok(attempt.copies);
             }
             match attempt.fault {
-                // The same fault twice: the header is not being changed.
+                // The same fault occurred twice: the header is not being changed.
                 Some(again) if fault == Some(again) => return Err(again),
                 spoiled => fault = spoiled,
             }
@@ -146,7 +145,7 @@ impl<W: SharedWords> Remote<W> {
                 }
             }
         }
-        // Last, so that everything that a record refers to is included.
+        // This is last, so that everything that a record refers to is included.
         let durable_end = self.durable_end(after.durable_end)?;
         let durable = self.copy_durable(self.durable_saved..durable_end);
         let wrapped = header.wrapped_count;
@@ -168,7 +167,7 @@ impl<W: SharedWords> Remote<W> {
         unsaved.map(|filling| copy(filling, part_of(filling))).collect()
     }
 
-    /// The finished records of a filling, while others may be being written.
+    /// The finished records of a filling, while others may still be written.
     fn copy_live(&self, header: &Header, part: usize) -> Result<Filling, RemoteError> {
         let range = self.filling(header, part)?;
         let mut marks = vec![0; range.len()];

@@ -129,7 +129,7 @@ fn what_an_engine_hands_over_and_what_is_left_is_everything() {
     assert_eq!(provider.strings(), (1..=200).collect::<Vec<_>>());
     assert_eq!(provider.tally, Tally { records: 400, ..Tally::default() });
     assert!(provider.remote.durable_used() > 0.5, "a ring of four strings was in use");
-    // There is no more.
+    // There are no more records.
     provider.rest();
     assert_eq!(provider.tally.records, 400);
 }

@@ -39,7 +39,7 @@ pub(super) struct Connection {
     recording: Option<Recording>,
     /// The number of the client's categories that the manager knows.
     told: usize,
-    /// The number of the client's alerts for which messages were made.
+    /// How many of the client's alerts have been put into messages.
     alerts: u64,
     registered: bool,
     of_use: bool,
@@ -88,7 +88,7 @@ impl Connection {
     }
 
     /// Waits for the manager or the application; returns whether packets and
-    /// whether messages may have come.
+    /// whether messages may have arrived.
     fn wait(&self) -> Result<(bool, bool), Over> {
         let wanted = |sending: bool| {
             if sending { PollFlags::POLLIN | PollFlags::POLLOUT } else { PollFlags::POLLIN }
@@ -109,7 +109,7 @@ impl Connection {
         Ok((ready(2), ready(1)))
     }
 
-    /// Registers, or sends the categories and alerts since then.
+    /// Registers, or sends the categories and alerts that have been added since.
     fn tell(&mut self) -> Result<(), Over> {
         // While the manager does not read, everything stays in the inbox, which is bounded.
         if !self.outbox.is_empty() {
@@ -171,7 +171,7 @@ impl Connection {
     fn receive_packets(&mut self) {
         let Some(recording) = &mut self.recording else { return };
         if recording.receive().is_err() {
-            // The manager takes nothing more of this session.
+            // The manager accepts no more data for this session.
             recording.refused(self.client);
         }
     }
@@ -203,7 +203,7 @@ impl Connection {
                 self.recording = Some(recording.map_err(|_| self.gone())?);
                 self.of_use = true;
             }
-            // An answer to a session that is over may have crossed its end.
+            // An answer to a session that has ended may have crossed its end.
             FromManager::Stop(session) => {
                 let client = self.client;
                 if let Some(recording) = self.recording_of(session) {
@@ -211,7 +211,7 @@ impl Connection {
                 }
             }
             FromManager::Terminate(session) => {
-                // Before any START, it means that no session runs.
+                // Before any START, the message means that no session runs.
                 self.client.no_session();
                 if self.recording_of(session).is_some()
                     && let Some(recording) = self.recording.take()

@@ -30,7 +30,7 @@ use super::wire::FromProvider;
 use crate::packet::Packet;
 pub(super) use run::{expects_manager, spawn};
 
-/// The most alerts that wait to be sent; further ones are dropped.
+/// The maximum number of alerts that wait to be sent; further ones are dropped.
 const MAX_ALERTS: usize = 256;
 
 /// The state that the threads of this process and the client's thread share.
@@ -69,7 +69,7 @@ struct Inbox {
     flushes: u64,
 }
 
-/// What others wait for.
+/// The state that other threads wait for.
 #[derive(Debug, Default)]
 struct Progress {
     /// Whether a session runs.
@@ -88,7 +88,7 @@ struct Progress {
 }
 
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    // Nothing under these locks panics half-way through a change.
+    // No code under these locks panics half-way through a change.
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
@@ -126,7 +126,7 @@ impl Client {
     /// last thing that the process does, otherwise by the client's thread.
     pub(super) fn alert(&self, name: &str) {
         let mut inbox = lock(&self.inbox);
-        // Not before waiting alerts.
+        // Not before waiting alerts are sent.
         if inbox.alerts.is_empty() && self.tell_directly(name) {
             return;
         }
@@ -158,7 +158,7 @@ impl Client {
         self.wait(timeout, |progress| progress.alone || progress.told >= raised);
     }
 
-    /// Has a buffer saved.
+    /// Requests that a buffer is saved.
     fn request(&self, buffer: BufferNumber, packet: Packet) {
         lock(&self.inbox).packets.push_back((buffer, packet));
         self.wake();
@@ -186,14 +186,14 @@ impl Client {
         // Release: a thread that sees the generation finds the session under the lock.
         sys::GENERATION.store(generation, std::sync::atomic::Ordering::Release);
         self.count_missed();
-        // Before any waiting thread continues.
+        // This precedes the moment when waiting threads continue.
         super::hook::changed();
         self.progress(|progress| {
             (progress.recording, progress.unsaved, progress.answered) = (true, true, true);
         });
     }
 
-    /// No session runs that records made now could belong to.
+    /// There is no running session to which new records could belong.
     fn no_session(&self) {
         self.progress(|progress| progress.answered = true);
         if sys::end_overdue() {
@@ -214,14 +214,14 @@ impl Client {
     }
 
     /// Waits until it is known whether a session runs, at most for `timeout`. After
-    /// that, records that a late session wants are counted as dropped.
+    /// that, records for a session that starts late are counted as dropped.
     pub(super) fn await_answer(&self, timeout: Duration) {
         if self.wait(timeout, |progress| progress.answered) {
             return;
         }
         let current = lock(&self.current);
         let mut progress = lock(&self.progress);
-        // The answer may have just come.
+        // The answer may have just arrived.
         if !std::mem::replace(&mut progress.answered, true) && current.is_none() {
             sys::begin_overdue();
             drop((current, progress));
@@ -233,7 +233,7 @@ impl Client {
     pub(super) fn miss(&self, category: &'static str) {
         let mut missed = lock(&self.missed);
         match self.session() {
-            // It has just begun.
+            // The session has just begun.
             Some(session) if session.wants(category) => session.engine().count_dropped(1),
             Some(_) => {}
             None => *missed.entry(category).or_default() += 1,

@@ -40,7 +40,7 @@ pub(super) struct Recording {
     session: Arc<Session>,
     mode: Mode,
     phase: Phase,
-    /// The provider's end; `None` when the manager has closed its own.
+    /// The provider's end of the FIFO; `None` when the manager has closed its own end.
     fifo: Option<OwnSocket>,
     /// Requests to be sent, one after the other.
     waiting: VecDeque<Packet>,
@@ -56,8 +56,8 @@ pub(super) struct Recording {
 fn next_generation() -> Generation {
     static NEXT: AtomicU32 = AtomicU32::new(1);
     loop {
-        // Relaxed: a count, which orders nothing. After 2^32 sessions it reaches 0, and right before
-        // that the word for an overdue answer.
+        // Relaxed: a counter, which orders nothing. After 2^32 sessions it reaches 0, and right before that the value that stands for an
+        // overdue answer.
         let next = NonZeroU32::new(NEXT.fetch_add(1, Ordering::Relaxed));
         if let Some(generation) = next.filter(|next| next.get() != sys::OVERDUE) {
             return generation;
@@ -204,7 +204,7 @@ impl Recording {
         Ok(())
     }
 
-    /// The manager accepts nothing more: tracing ends.
+    /// The manager accepts no more: tracing ends.
     pub(super) fn refused(&mut self, client: &Client) {
         self.close(client);
         (self.fifo, self.in_flight) = (None, None);
@@ -227,7 +227,7 @@ impl Recording {
         self.phase = Phase::Stopping;
     }
 
-    /// Has trace points record no more.
+    /// Makes trace points stop recording.
     fn close(&mut self, client: &Client) {
         if self.phase == Phase::Running {
             client.withdraw();

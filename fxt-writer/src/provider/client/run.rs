@@ -1,4 +1,4 @@
-//! The client's thread: connecting, and connecting again.
+//! The client's thread: connects, and reconnects.
 
 use std::env;
 use std::path::Path;
@@ -55,7 +55,7 @@ fn run(client: &'static Client) {
             client.progress(|progress| progress.alone = false);
             match Connection::new(client, socket).run() {
                 End::Incompatible => return client.no_manager(),
-                // A manager that had started a session may be back soon.
+                // A manager that had started a session may soon be back.
                 End::Gone { of_use: true } => failures = 0,
                 End::Gone { of_use: false } => {}
             }
@@ -66,7 +66,7 @@ fn run(client: &'static Client) {
     }
 }
 
-/// Pauses, and ends waits for what cannot happen during the pause.
+/// Pauses, and ends waits for events that cannot happen during the pause.
 fn pause(client: &Client, time: Duration) {
     let until = std::time::Instant::now() + time;
     loop {

@@ -32,7 +32,7 @@ fn monotonic_offset(text: &str) -> Option<i64> {
 pub(in crate::provider) fn now() -> Ticks {
     let mut time = libc::timespec { tv_sec: 0, tv_nsec: 0 };
     // SAFETY: the pointer is to a timespec of our own. The clock exists on every
-    // Linux, so the call cannot fail; if it did, the time would read as zero.
+    // On Linux, the call cannot fail; if it did, the time would read as zero.
     unsafe { libc::clock_gettime(libc::CLOCK_MONOTONIC, &raw mut time) };
     // Both are positive, and their types differ between architectures.
     #[allow(clippy::cast_lossless, clippy::unnecessary_cast, reason = "time_t may have 32 bits")]

@@ -53,13 +53,13 @@ pub(in crate::provider) fn generation() -> u32 {
 /// points count what they would have recorded.
 pub(in crate::provider) const OVERDUE: u32 = u32::MAX;
 
-/// Makes trace points count. Call only when no session can be published at the same time.
+/// Makes trace points count records that they cannot write. Call only when no session can be published at the same time.
 pub(in crate::provider) fn begin_overdue() {
     // Release, here and below: as for a session's generation.
     let _ = PAGE.generation.compare_exchange(0, OVERDUE, Ordering::Release, Ordering::Relaxed);
 }
 
-/// Makes trace points stop counting; returns whether they did count.
+/// Makes trace points stop counting; returns whether they counted.
 pub(in crate::provider) fn end_overdue() -> bool {
     PAGE.generation.compare_exchange(OVERDUE, 0, Ordering::Release, Ordering::Relaxed).is_ok()
 }
@@ -67,7 +67,7 @@ pub(in crate::provider) fn end_overdue() -> bool {
 /// This process's client, if it has one.
 pub(in crate::provider) fn client() -> Option<&'static Client> {
     let client = PAGE.client.load(Ordering::Acquire);
-    // SAFETY: null, or what `publish_client` leaked: valid for ever. A child sees
+    // SAFETY: null, or what `publish_client` leaked: valid forever. A child sees
     // null, the page having been wiped.
     unsafe { client.as_ref() }
 }
@@ -127,7 +127,7 @@ pub(in crate::provider) fn at_exit(last_words: extern "C" fn()) {
     static AT_EXIT: Once = Once::new();
     AT_EXIT.call_once(|| {
         // SAFETY: a function that takes nothing and stays for as long as the process
-        // runs. Without room for it nothing is called.
+        // runs. If there is no room for it, nothing is called.
         unsafe { libc::atexit(last_words) };
     });
 }
@@ -182,7 +182,7 @@ impl AsFd for OwnSocket {
 impl Drop for OwnSocket {
     fn drop(&mut self) {
         let own = self.fd.as_raw_fd();
-        // Another socket may be in its place already.
+        // Another socket may already have its number.
         let _ = self.place.compare_exchange(own, -1, Ordering::AcqRel, Ordering::Relaxed);
     }
 }

@@ -15,7 +15,7 @@ use super::fork;
 use crate::engine::{Config, Engine, Mode, OnFull};
 use crate::packet::Packet;
 
-/// The most memory populated in advance, which takes the client's thread some 20 ms.
+/// The maximum memory populated in advance, which takes the client's thread some 20 ms.
 const MAX_POPULATED_BYTES: usize = 64 << 20;
 
 /// Why a descriptor is not accepted as a buffer.
@@ -75,7 +75,7 @@ impl Mapping {
         };
         let access = ProtFlags::PROT_READ | ProtFlags::PROT_WRITE;
         // SAFETY: a new mapping at an address of the kernel's choice disturbs
-        // nothing. The file cannot shrink, as was just checked.
+        // nothing. The file cannot shrink; this was just checked.
         let address = unsafe { mmap(None, bytes, access, MapFlags::MAP_SHARED, file, 0) }?;
         let file = (stat.st_dev, stat.st_ino);
         let mapping = Self { address, bytes, owner: fork::owner(), file };
@@ -85,7 +85,7 @@ impl Mapping {
         Ok(mapping)
     }
 
-    /// Whether `file` is what is mapped here.
+    /// Whether `file` is the one that is mapped here.
     pub(in crate::provider) fn is_of(&self, file: BorrowedFd<'_>) -> bool {
         fstat(file).is_ok_and(|stat| (stat.st_dev, stat.st_ino) == self.file)
     }
@@ -101,8 +101,8 @@ impl Mapping {
         grace: Duration,
         notify: impl Fn(Packet) + Send + Sync + 'static,
     ) -> io::Result<(Arc<Engine>, Arc<Self>)> {
-        // SAFETY: the range is the whole mapping of a shared memory file; nothing else in this process uses it yet. Costs next to nothing
-        // where nothing was ever written.
+        // SAFETY: the range is the whole mapping of a shared memory file; nothing else in this process uses it yet. Pages that were never
+        // written cost almost nothing.
         unsafe { madvise(self.address, self.bytes.get(), MmapAdvise::MADV_REMOVE) }?;
         let config = Config { mode, bytes: self.bytes.get(), on_full: OnFull::Drop, grace };
         let mapping = Arc::new(self);
@@ -136,7 +136,7 @@ impl Mapping {
         // SAFETY: the range is this mapping, which stays valid for reads and writes
         // throughout: the kernel puts one in place of the other under its lock.
         // Only the engine's atomics access it, and they read zeros from then on.
-        // Without memory for the change the old mapping stays until the drop.
+        // If there is no memory for the change, the old mapping stays until the drop.
         let _ = unsafe { mmap_anonymous(address, self.bytes, access, flags) };
     }
 }

@@ -29,7 +29,7 @@ pub(in crate::provider) fn connect(address: &str) -> io::Result<OwnedFd> {
 pub(in crate::provider) enum Received {
     /// One datagram, and the descriptors that came with it.
     Message(Vec<u8>, Vec<OwnedFd>),
-    /// Nothing more for now.
+    /// No more data for now.
     Nothing,
     /// The other end is closed.
     Closed,
@@ -64,7 +64,7 @@ pub(in crate::provider) fn receive(socket: BorrowedFd<'_>) -> Received {
     Received::Message(bytes, descriptors)
 }
 
-/// One packet from the FIFO; `None` when there is none for now.
+/// One packet from the FIFO; `None` if there is none at the moment.
 ///
 /// # Errors
 ///

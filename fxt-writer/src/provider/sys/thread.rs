@@ -25,7 +25,7 @@ pub(in crate::provider) fn spawn_without_signals(
     name: &str,
     body: impl FnOnce() + Send + 'static,
 ) -> io::Result<()> {
-    // A new thread has the mask of the one that makes it.
+    // A new thread has the signal mask of the thread that creates it.
     let before = SigSet::all().thread_swap_mask(SigmaskHow::SIG_SETMASK)?;
     let spawned = thread::Builder::new().name(name.to_owned()).spawn(body);
     before.thread_set_mask()?;

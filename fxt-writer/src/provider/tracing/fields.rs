@@ -80,7 +80,7 @@ impl Fields {
 
     fn keep_text(&mut self, field: &Field, text: fmt::Arguments<'_>) {
         let start = self.text.len();
-        // Full, or a Debug that fails: use the text so far.
+        // Full, or Debug failed: use the text so far.
         let _ = Bounded(&mut self.text).write_fmt(text);
         let range = start..self.text.len();
         if field.name() == "message" {

@@ -24,7 +24,7 @@ pub struct ProviderLayer {
     logs: LevelFilter,
 }
 
-/// A filter that enables what the running session wants, and nothing while none runs.
+/// A filter that enables what the running session records, and nothing without a session.
 #[derive(Clone, Copy, Debug)]
 pub struct WantedTargets(());
 
@@ -32,7 +32,7 @@ pub struct WantedTargets(());
 static LEVEL: Name = Name::new("level");
 
 thread_local! {
-    /// Spans that this thread is in, by their ids.
+    /// The spans that this thread is in, by their ids.
     static ENTERED: RefCell<Vec<(u64, Duration)>> = const { RefCell::new(Vec::new()) };
     /// Fields of an event, whose memory is reused.
     static FIELDS: Cell<Fields> = const { Cell::new(Fields::NONE) };
@@ -40,7 +40,7 @@ thread_local! {
 
 impl ProviderLayer {
     pub(super) fn new() -> Self {
-        // Which callsites are enabled changes with sessions.
+        // The set of enabled callsites changes with sessions.
         hook::call_on_change(callsite::rebuild_interest_cache);
         Self { logs: LevelFilter::OFF }
     }

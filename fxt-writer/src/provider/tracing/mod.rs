@@ -26,7 +26,7 @@
 //! | an event | an instant, named by its message, with its fields and level |
 //! | an event of a level that was asked for | a log record |
 //!
-//! While no session runs, and for targets that the session does not want,
+//! While no session runs, and for targets that the session does not record,
 //! `tracing` itself disables spans and events, at the cost of a load and a
 //! branch. A span that was created while disabled stays disabled: its later
 //! entries are not recorded.
@@ -51,7 +51,7 @@ pub enum InitError {
     /// The process cannot become a provider.
     #[error(transparent)]
     Provider(#[from] super::InitError),
-    /// There is a subscriber already; add the [`layer`] to it.
+    /// There is already a subscriber; add the [`layer`] to it.
     #[error("a tracing subscriber is already set; add provider::tracing::layer() to it: {0}")]
     Subscriber(#[from] tracing_subscriber::util::TryInitError),
 }
@@ -61,14 +61,14 @@ pub enum InitError {
 ///
 /// # Errors
 ///
-/// When there is a subscriber already, or as [`provider::init`](super::init).
+/// When there is already a subscriber, or as for [`provider::init`](super::init).
 pub fn init(name: &str) -> Result<Provider, InitError> {
     let provider = super::init(name)?;
     tracing_subscriber::registry().with(layer()).try_init()?;
     Ok(provider)
 }
 
-/// The layer, for a subscriber that has others too.
+/// The layer, for a subscriber that also has other layers.
 #[must_use]
 pub fn layer<S>() -> Filtered<ProviderLayer, WantedTargets, S>
 where

@@ -19,7 +19,7 @@ pub(super) struct Point {
 const CACHED: usize = 64;
 
 thread_local! {
-    /// By the callsite's address; of those with the same slot, the last one stays.
+    /// By the callsite's address; of those with the same slot, the last one is kept.
     static CACHE: [Cell<Option<(usize, &'static Point)>>; CACHED] =
         const { [const { Cell::new(None) }; CACHED] };
 }

@@ -24,7 +24,7 @@ pub enum WireError {
     /// The payload size in the head differs from that of the payload received.
     #[error("a control message announces {told} bytes of payload but has {found}")]
     PayloadSize {
-        /// Bytes that the head tells.
+        /// The number of bytes in the header.
         told: u32,
         /// Bytes after the head.
         found: usize,

@@ -1,8 +1,8 @@
-//! The head that every control message begins with.
+//! The head with which every control message begins.
 
 use super::{HEAD_BYTES, MAX_MESSAGE_BYTES, PROTOCOL_VERSION, WireError};
 
-/// A message taken apart: its head, checked, and its payload.
+/// A parsed message: its head, checked, and its payload.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Frame<'a> {
     pub(super) kind: u16,

@@ -1,4 +1,4 @@
-//! What the manager tells a provider.
+//! What the manager sends to a provider.
 
 use super::head::Frame;
 use super::{Session, Start, WireError, kind};

@@ -58,15 +58,15 @@ mod tests;
 
 use std::num::NonZeroU64;
 
-/// The most bytes in one message, head included.
+/// The maximum number of bytes in one message, head included.
 pub const MAX_MESSAGE_BYTES: usize = 64 * 1024;
 /// Bytes in a message's head.
 pub const HEAD_BYTES: usize = 16;
 /// The version of the protocol that every message carries.
 pub const PROTOCOL_VERSION: u16 = 1;
-/// The most bytes in an alert's name.
+/// The maximum number of bytes in an alert's name.
 pub const MAX_ALERT_BYTES: usize = 14;
-/// The most bytes in one item of a list: the limit of a provider's name in its
+/// The maximum number of bytes in one item of a list: the limit of a provider's name in its
 /// metadata record, which applies to categories, too.
 pub const MAX_ITEM_BYTES: usize = crate::layout::limits::MAX_PROVIDER_NAME_BYTES;
 /// Descriptors that travel with START: the buffer, then the provider's end of

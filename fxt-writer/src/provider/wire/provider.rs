@@ -1,4 +1,4 @@
-//! What a provider tells the manager.
+//! What a provider sends to the manager.
 
 use super::head::Frame;
 use super::{MAX_ALERT_BYTES, Session, WireError, kind, list};
@@ -13,9 +13,9 @@ pub enum FromProvider {
         /// Its categories known so far; each 1 to 255 bytes.
         categories: Vec<String>,
     },
-    /// CATEGORIES: categories that have become known since.
+    /// CATEGORIES: categories that became known since the previous message.
     Categories(
-        /// The new ones, without those sent before.
+        /// The new ones, without those that were already sent.
         Vec<String>,
     ),
     /// STOPPED: the buffer of this session is final, and in streaming mode saved.

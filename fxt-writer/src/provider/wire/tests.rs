@@ -39,7 +39,7 @@ fn from_manager() -> Vec<FromManager> {
     ]
 }
 
-/// A message whose head is made by hand.
+/// A message with a hand-made header.
 fn raw(kind: u16, version: u16, told: usize, data: u64, payload: &[u8]) -> Vec<u8> {
     let told = u32::try_from(told).expect("a small payload");
     let mut bytes = Vec::new();
@@ -69,7 +69,7 @@ fn every_message_survives_the_way_there_and_back() {
 
 #[test]
 #[cfg(target_endian = "little")]
-fn a_start_is_laid_out_as_the_protocol_says() {
+fn a_start_is_laid_out_as_in_the_protocol() {
     let bytes = FromManager::Start { session: session(9), start: start() }.encode();
     let mut expected = vec![16, 0, 1, 0, 41, 0, 0, 0, 9, 0, 0, 0, 0, 0, 0, 0];
     expected.extend([2, 0, 0, 0, 2, 0, 0, 0]);
@@ -81,7 +81,7 @@ fn a_start_is_laid_out_as_the_protocol_says() {
 
 #[test]
 #[cfg(target_endian = "little")]
-fn a_registration_is_laid_out_as_the_protocol_says() {
+fn a_registration_is_laid_out_as_in_the_protocol() {
     let register = FromProvider::Register { name: "app".into(), categories: vec!["net".into()] };
     let mut expected = vec![1, 0, 1, 0, 8, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0];
     expected.extend(b"app\nnet\n");
@@ -110,7 +110,7 @@ fn a_message_cut_anywhere_is_refused() {
 }
 
 #[test]
-fn a_payload_longer_than_told_is_refused() {
+fn a_payload_longer_than_announced_is_refused() {
     let bytes = raw(kind::REGISTER, 1, 4, 0, b"app\nnet\n");
     assert_eq!(FromProvider::decode(&bytes), Err(WireError::PayloadSize { told: 4, found: 8 }));
 }

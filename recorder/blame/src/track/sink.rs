@@ -1,4 +1,4 @@
-//! What is reported about threads and CPUs, and to which receiver.
+//! The events about threads and CPUs, and the trait that receives them.
 
 use fxt_reader::Cpu;
 use fxt_reader::record::Event;
@@ -12,23 +12,23 @@ use crate::threads::Index;
 /// Why the state of a thread is unknown.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Reason {
-    /// The recording contains nothing about the thread before this.
+    /// The recording contains nothing about the thread before this time.
     #[default]
     NotSeen,
     Lost,
-    /// It slept, and then waited for a CPU or not: its wake-up is not in the file.
+    /// It slept, and may have waited for a CPU after that: its wake-up is not in the file.
     NoWakeup,
     /// No event reported the switch.
     Inferred,
     /// It is outside the scope of the recording.
     OutOfScope,
-    /// It waited for a CPU, or a quota held it back: which of both when, is not known.
+    /// It waited for a CPU, or a quota held it back, at unknown times within the interval.
     Unplaced,
-    /// More happened in the interval than is kept.
+    /// The interval has more entries than are kept.
     NotKept,
     /// The chain is too long to be followed further.
     NotFollowed,
-    /// The one that is said to have woken the thread was not seen running then.
+    /// The recorded waker was not seen running at that time.
     WakerUnseen,
 }
 
@@ -48,7 +48,7 @@ impl Reason {
         }
     }
 
-    /// The same as text.
+    /// A description as text.
     pub const fn text(self) -> &'static str {
         match self {
             Reason::NotSeen => "no record of the thread yet",
@@ -66,25 +66,25 @@ impl Reason {
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum By {
-    /// The file does not say.
+    /// The file does not contain it.
     #[default]
     Unknown,
     Interrupt(Origin),
     Thread(Index),
 }
 
-/// A request to a disk.
+/// A disk request.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Request {
     pub bytes: u64,
-    /// The thread that made it, if known.
+    /// The thread that made the request, if known.
     pub by: Option<Index>,
-    /// When that was, and when the disk got it.
+    /// When the request was made, and when the disk got it.
     pub started: Option<u64>,
     pub issued: Option<u64>,
 }
 
-/// What the beginning of a stretch has in addition to its state.
+/// Additional data at the beginning of a stretch.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum About {
     #[default]
@@ -92,13 +92,13 @@ pub enum About {
     Woken(By),
     /// It was switched out while it was in this system call.
     Syscall(Option<u64>),
-    /// It continues to wait, in the queue of the given CPU, or held back. Before, it was in the queue of this one.
+    /// It continues to wait, in the queue of the given CPU, or held back. Before that, it was in the queue of this CPU.
     Queue(Cpu),
     /// Why nothing is known.
     Unknown(Reason),
 }
 
-/// A thread begins to do something.
+/// A thread enters a state.
 #[derive(Clone, Copy, Debug)]
 pub struct Begin {
     pub time: u64,
@@ -118,11 +118,11 @@ pub enum Tenant {
 /// The lock that a thread waits for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Lock {
-    /// The address of its futex, or the id of a lock of the kernel.
+    /// The address of its futex, or the id of a kernel lock.
     pub address: u64,
-    /// What kind of lock of the kernel it is, if one; else it is a futex.
+    /// The kind of kernel lock, if it is one; otherwise it is a futex.
     pub kernel: Option<LockKind>,
-    /// Its owner when the wait began; `None` if that is unknown, or if such a futex has no owner.
+    /// Its owner when the wait began; `None` if unknown, or if such a futex has no owner.
     pub owner: Option<Index>,
     /// Whether it is not a lock, but the end of that thread.
     pub is_end: bool,
@@ -134,7 +134,7 @@ impl Lock {
         self.kernel.is_none().then_some(self.address)
     }
 
-    /// The id of the lock of the kernel, if it is one.
+    /// The id of the kernel lock, if it is one.
     pub fn kernel_id(self) -> Option<u64> {
         self.kernel.map(|_| self.address)
     }
@@ -150,9 +150,9 @@ impl Lock {
     }
 }
 
-/// Receives what threads and CPUs begin to do, in order for each of them.
+/// Receives the new states of threads and CPUs, in order for each of them.
 pub trait Sink {
-    /// A thread begins to do something. If that is to run, it has the CPU.
+    /// A thread enters a state. If the state is running, it has the CPU.
     fn begin(&mut self, thread: Index, begin: Begin);
     /// A thread that is woken now, by what comes next, had been blocked since the beginning of the trace.
     fn was_blocked(&mut self, _: Index) {}
@@ -160,17 +160,17 @@ pub trait Sink {
     fn taken(&mut self, _: Index, _steal: u64, _irq: u64) {}
     /// The cgroup whose quota held the thread back in the wait that has ended.
     fn quota(&mut self, _: Index, _cgroup: u32) {}
-    /// Which lock the thread waits for, which has just begun to be blocked.
+    /// The lock that a thread waits for; the thread has just blocked.
     fn lock(&mut self, _: Index, _time: u64, _: Lock) {}
-    /// How long before it woke the thread, which was just now, its waker sent the packet that did.
+    /// How long before the wake-up, which was just now, the waker sent the packet that caused it.
     fn sent(&mut self, _: Index, _ago: u64) {}
-    /// The request whose completion woke the thread, which was just now.
+    /// The request whose completion woke the thread just now.
     fn request(&mut self, _: Index, _: Request) {}
-    /// A CPU goes to another than a thread.
+    /// A CPU switches to something other than a thread.
     fn tenant(&mut self, _: Cpu, _time: u64, _: Tenant) {}
-    /// A span of a thread that something other than the kernel reported.
+    /// A span of a thread, not recorded by the kernel.
     fn event(&mut self, _: &Event<'_>, _is_provider: bool) {}
-    /// A scheduling record of this time comes next. Whether it is still wanted.
+    /// The next record is a scheduling record with this time. Returns whether it is needed.
     fn advance(&mut self, _: &Tracker, _time: u64) -> bool {
         true
     }

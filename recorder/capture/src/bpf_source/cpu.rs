@@ -73,7 +73,7 @@ impl Told {
 pub(super) struct States {
     runnable: PrevState,
     preempted: PrevState,
-    /// By the bit that is reported.
+    /// Indexed by the reported bit.
     others: [PrevState; LETTERS.len()],
 }
 
@@ -116,9 +116,9 @@ pub(super) struct CpuLane {
     lane: Lane,
     /// Records taken from the lane, which wait to be merged.
     held: Held,
-    /// Whether the last look took everything that the lane held.
+    /// Whether the last read took everything that the lane held.
     drained: bool,
-    /// Whether no program was writing during that look.
+    /// Whether no program was writing during that read.
     at_rest: bool,
     /// The queue for events that no record reports.
     queue: Place,
@@ -135,7 +135,7 @@ struct Held {
     records: VecDeque<RawRecord>,
     /// Time of the youngest record that this ever held.
     youngest: Nanos,
-    /// Time of the last move that was handed out.
+    /// Time of the last move that was passed on.
     moved: Nanos,
 }
 
@@ -165,24 +165,24 @@ struct Decoder {
     names: Told,
     /// With a narrow scope: the thread on the CPU, as far as the records show.
     current: Option<Option<Tid>>,
-    /// Whether the records say which threads are in scope at the moment.
+    /// Whether the records currently say which threads are in scope.
     by_group: bool,
     /// Facts about the slice that the next switch ends.
     slice: Option<SliceFacts>,
     taken: Option<Taken>,
-    /// For how long the queue of the next record's thread was throttled.
+    /// How long the queue of the next record's thread was throttled.
     kept: Option<Kind>,
-    /// The cause of the interrupt that does the next wake-up.
+    /// The cause of the interrupt of the next wake-up.
     origin: Option<(RawOrigin, Bytes)>,
     /// Time of the last move.
     moved: Nanos,
-    /// Whether the switch that began that slice is known.
+    /// Whether the beginning of that slice is known.
     began: bool,
-    /// The events that the beginnings and ends of system calls become.
+    /// The events for the beginnings and ends of system calls.
     calls: Option<CallEvents>,
 }
 
-/// The non-scheduler events that the beginning and the end of a system call become.
+/// The non-scheduler events for the beginning and the end of a system call.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct CallEvents {
     pub(super) enter: ExtraIndex,
@@ -190,7 +190,7 @@ pub(super) struct CallEvents {
 }
 
 impl CpuLane {
-    /// `number` is that of its decoder, and `of_calls` says whether it is a lane of system calls.
+    /// `number` is the number of its decoder; `of_calls` is set for a lane of system calls.
     pub(super) fn new(
         number: usize,
         (cpu, lane): (Cpu, Lane),
@@ -221,7 +221,7 @@ impl CpuLane {
         self.lane.open();
     }
 
-    /// Same as [`Lane::close`].
+    /// The same as [`Lane::close`].
     pub(super) fn close(&self) -> bool {
         self.lane.close()
     }
@@ -229,7 +229,7 @@ impl CpuLane {
     /// Takes what the lane holds, up to the room that is left here.
     pub(super) fn look(&mut self) -> Look {
         let before = self.held.records.len();
-        // Must come first: what is written from here on is younger than this look.
+        // Must come first: everything that is written after this read has a later time.
         self.at_rest = self.lane.is_at_rest();
         self.drained = self.held.add(|room, records| self.lane.take(room, records));
         Look { brought: self.held.records.len() - before, drained: self.drained }
@@ -249,7 +249,7 @@ impl CpuLane {
     pub(super) fn tell_offline(&mut self, merger: &mut Merger) {
         if self.away == Away::Untold && self.drained && self.has_switches() {
             self.away = Away::Told;
-            // The time must not be earlier than what was already handed out.
+            // The time must not be earlier than the events that were already passed on.
             let told = merger.queue(self.queue).youngest();
             let time = self.held.youngest.max(told).max(merger.emitted());
             merger.push(self.queue, Event { time, kind: Kind::Offline { goes_idle: true } });
@@ -263,7 +263,7 @@ impl CpuLane {
         self.tell(merger, new.saturating_add(also));
     }
 
-    /// Reports what was lost at the very end, with no event after it. Call this when the programs have stopped.
+    /// Reports losses at the very end, with no event after them. Call this when the programs have stopped.
     pub(super) fn tell_rest(&mut self, merger: &mut Merger, decoders: &[LaneDecoder]) {
         let told = self.held.lost().saturating_add(decoders[self.number].told_lost);
         self.tell(merger, self.lane.counts().lost.saturating_sub(told));
@@ -367,7 +367,7 @@ impl Held {
         told.fold(0, u64::saturating_add)
     }
 
-    /// Time of the first record that has one. The records before it refer to it, so they are handed out with it; it may not have arrived
+    /// Time of the first record that has a time. The records before it refer to it, so they are passed on with it; it may not have arrived
     /// yet, unless there is no room for it.
     #[inline]
     fn first(&self) -> Option<Nanos> {
@@ -392,7 +392,7 @@ impl Held {
                 go_on = take(record);
             }
         }
-        // With many CPUs, usually only one record is done at a time, and `drain` is slower for that.
+        // With many CPUs, usually only one record is processed at a time, and `drain` is slower for that.
         match done {
             1 => drop(self.records.pop_front()),
             _ => drop(self.records.drain(..done)),
@@ -511,7 +511,7 @@ impl Decoder {
                     facts.steal = if whole { facts.steal } else { Nanos(0) };
                     push(Event { time, kind: Kind::Slice(facts) });
                 }
-                // A request to switch belongs to this slice even if its beginning is not known.
+                // A request to switch belongs to this slice even if its beginning is unknown.
                 let told = |taken: &Taken| whole || taken.asked.is_some();
                 if let Some(taken) = self.taken.take().filter(told) {
                     let (irq, irqs) = if whole { (taken.irq, taken.irqs) } else { (Nanos(0), 0) };
@@ -528,7 +528,7 @@ impl Decoder {
                     state: states.decode(state.into(), preempted),
                     syscall,
                     in_scope: self.by_group.then_some([prev_in_scope, next_in_scope]),
-                    // The name was recorded when the thread was switched in; a newer one comes from perf's rings.
+                    // The name was recorded when the thread was switched in; a newer name is reported by perf's rings.
                     prev_comm: Comm::default(),
                     next_comm: self.names.get(next),
                 });

@@ -1,8 +1,8 @@
 //! Which cgroups are in scope: those whose paths match a glob, and all below them, including those created later.
 //!
-//! The programs in the kernel know cgroups by number ([`fxtrec_kernel::bpf::groups`]). This module maps paths to numbers: for all cgroups
-//! at the beginning, and again each time the programs report that a cgroup was created that they do not know. If the parent's path already
-//! decides, the programs know a new cgroup before it can be seen: with `/jobs/*`, everything created below `/jobs` is in scope.
+//! The programs in the kernel identify cgroups by id ([`fxtrec_kernel::bpf::groups`]). This module maps paths to ids: for all cgroups at
+//! the beginning, and again each time the programs report a new cgroup that they do not know. If the parent's path already decides, the
+//! programs know a new cgroup before it becomes visible: with `/jobs/*`, everything created below `/jobs` is in scope.
 
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
@@ -12,27 +12,27 @@ use fxtrec_kernel::cgroups;
 use fxtrec_units::glob::{self, Pattern};
 use rustc_hash::FxHashSet;
 
-/// The largest share of time that looking may take, as a divisor.
+/// The largest share of time that searching may take, as a divisor.
 const SHARE: u32 = 10;
 
 #[derive(Debug)]
 pub(super) struct Groups {
     globs: Vec<Pattern>,
     root: PathBuf,
-    /// How many cgroups had been created at the last look.
+    /// How many cgroups had been created at the last search.
     made: u64,
-    /// Earliest time of the next look.
+    /// Earliest time of the next search.
     next: Instant,
-    /// Numbers in the sets that had no cgroup at the last look.
+    /// Ids in the sets that had no cgroup at the last search.
     missing: FxHashSet<u64>,
 }
 
-/// Whether a cgroup of this path is wanted.
+/// Whether a cgroup with this path is in scope.
 fn is_wanted(globs: &[Pattern], path: &str) -> bool {
     glob::chooses_cgroup(globs, path)
 }
 
-/// Whether every cgroup that will be created below this path is wanted.
+/// Whether every future cgroup below this path will be in scope.
 fn wants_children(globs: &[Pattern], path: &str) -> bool {
     let prefix = format!("{}/", path.trim_end_matches('/'));
     is_wanted(globs, path)
@@ -40,7 +40,7 @@ fn wants_children(globs: &[Pattern], path: &str) -> bool {
 }
 
 impl Groups {
-    /// Puts the existing cgroups in scope. `None` where cgroups are not mounted.
+    /// Puts the existing cgroups in scope. `None` if cgroups are not mounted.
     pub(super) fn new(globs: &[Pattern], scope: &GroupScope) -> Option<Groups> {
         let (_, root) = cgroups::mounted()?;
         let (globs, made) = (globs.to_vec(), scope.made());

@@ -38,30 +38,30 @@ use fxtrec_units::glob::Pattern;
 use fxtrec_units::{Cpu, Nanos, Pid};
 use groups::Groups;
 
-/// How many microseconds to wait after each try to close the lanes. A program takes one, unless the host takes its CPU away.
+/// How many microseconds to wait after each attempt to close the lanes. A program needs about one, unless the host takes its CPU away.
 const CLOSING: [u64; 5] = [50, 200, 1000, 4000, 0];
 
-/// What a recording requests from this source.
+/// The options of a recording for this source.
 #[derive(Clone, Debug)]
 pub struct BpfOptions {
     /// The perf events in addition to the programs.
     pub perf: Options,
     /// Bytes of a perf ring that carries forks, exits and names alone.
     pub least_perf_ring_bytes: usize,
-    /// The smallest perf ring to be content with, in bytes.
+    /// The smallest acceptable perf ring, in bytes.
     pub min_perf_ring_bytes: usize,
-    /// Bytes of each CPU's lane, at most.
+    /// Maximum size of each CPU's lane, in bytes.
     pub lane_bytes: usize,
     pub waking: bool,
-    /// Whether requests for a switch are noted.
+    /// Whether to record when each switch was requested.
     pub need_resched: bool,
-    /// Whether the futexes on which threads block are noted.
+    /// Whether to record the futexes on which threads block.
     pub locks: bool,
-    /// Whether only switches and wake-ups are wanted, and nothing that explains them.
+    /// Whether to record only switches and wake-ups, without the facts that explain them.
     pub plain: bool,
     /// How the scope is narrowed, if it is; [`Source::narrow`] or [`Source::narrow_to_cgroups`] selects the threads.
     pub narrow: Option<ScopeBy>,
-    /// The only user whose threads are wanted.
+    /// The only user whose threads are recorded.
     pub owner: Option<u32>,
 }
 
@@ -96,7 +96,7 @@ impl Intake for LaneIntake {
     }
 }
 
-/// Decodes what the merger hands out. Each lane has the decoder of its number.
+/// Decodes the events that the merger passes on. Each lane uses the decoder with the same index.
 struct Decoding<'a, 'b> {
     decoders: &'a mut [LaneDecoder],
     take: &'a mut Take<'b>,
@@ -120,13 +120,13 @@ impl Receive<RawRecord> for Decoding<'_, '_> {
 pub struct BpfSource {
     events: BpfEvents,
     merging: Merging<LaneIntake>,
-    /// One for each lane that there has been.
+    /// One for each lane that ever existed.
     decoders: Vec<LaneDecoder>,
     states: States,
     narrow: Option<ScopeBy>,
-    /// Which cgroups are in scope, if any are to be.
+    /// Which cgroups are in scope, if the scope is by cgroup.
     groups: Option<Groups>,
-    /// Events that no program saw, as far as they have been reported: the scheduler's, and system calls.
+    /// Events that no program saw, as far as they have been reported: those of the scheduler, and system calls.
     missed: [u64; 2],
     /// The numbers of system calls, if programs report them.
     calls: Option<CallEvents>,
@@ -134,8 +134,8 @@ pub struct BpfSource {
 }
 
 impl BpfSource {
-    /// Opens everything on every online CPU; nothing runs yet. With `notes`, its program on switches notes who waits, if the kernel
-    /// takes it: see [`Source::notes_waits`].
+    /// Opens everything on every online CPU; nothing runs yet. With `notes`, its program on switches notes which threads wait, if the
+    /// kernel accepts it: see [`Source::notes_waits`].
     ///
     /// # Errors
     /// [`SourceError`], at the first call that the kernel refuses.
@@ -185,7 +185,7 @@ impl BpfSource {
             plain,
             notes,
         };
-        // Then all records say which threads are in scope.
+        // From then on, all records say which threads are in scope.
         let narrow = owner.map(|_| ScopeBy::Owner).or(narrow);
         let (mut events, lanes) = BpfEvents::open(&*sys, bpf, &wanted)?;
         perf.tracepoints.clear();
@@ -233,12 +233,12 @@ impl BpfSource {
         outset.pass(emitted, take, |take| merging.round(&mut Decoding { decoders, take }))
     }
 
-    /// Ends the recording on all CPUs at once, as far as no program is held up: that of switches, or that of system calls.
+    /// Ends the recording on all CPUs at once, unless a program is delayed: for the switch lanes, or for the system call lanes.
     fn close_lanes(&self, switches: bool) {
         let intake = self.merging.intake();
         let lanes = || intake.lanes.iter().filter(|lane| lane.has_switches() == switches);
         for (tries, micros) in CLOSING.into_iter().enumerate() {
-            // All of them each time: see [`Lane::close`](fxtrec_kernel::bpf::lane::Lane::close).
+            // Tries all lanes each time: see [`Lane::close`](fxtrec_kernel::bpf::lane::Lane::close).
             let open = lanes().filter(|lane| !lane.close()).count();
             if open == 0 && tries > 0 {
                 return;
@@ -247,7 +247,7 @@ impl BpfSource {
         }
     }
 
-    /// Adds what the programs could not write or did not see. The latter belongs to no CPU; the first one stands for it.
+    /// Adds events that the programs could not write or did not see. The latter belong to no CPU; they are reported for the first one.
     fn report_losses(&mut self) {
         let missed = [self.events.missed(), self.events.missed_calls()];
         let before = std::mem::replace(&mut self.missed, missed);
@@ -261,7 +261,7 @@ impl BpfSource {
 }
 
 impl LaneIntake {
-    /// Adds a lane, which is not open yet, and its decoder to `decoders`. Returns the lane with the merger.
+    /// Adds a lane, which is not open yet, and its decoder to `decoders`. Returns the lane together with the merger.
     fn add(
         &mut self,
         lane: (Cpu, Lane),
@@ -275,7 +275,7 @@ impl LaneIntake {
     }
 }
 
-/// Which of the events are system calls, and their numbers.
+/// Which events are system calls, and their numbers.
 fn calls_among(extras: &[Extra]) -> Option<(CallEvents, Option<Vec<u16>>)> {
     let find = |side| {
         extras.iter().zip((0..).map(ExtraIndex)).find_map(|(extra, index)| match &extra.what {
@@ -288,7 +288,7 @@ fn calls_among(extras: &[Extra]) -> Option<(CallEvents, Option<Vec<u16>>)> {
     Some((CallEvents { enter, exit }, numbers.clone()))
 }
 
-/// The event for perf's rings, which programs have taken system calls from.
+/// The events for perf's rings, except the system calls that programs record.
 fn without_calls(extra: &Extra) -> Extra {
     match &extra.what {
         What::Calls(_) => Extra { what: What::Elsewhere, ..extra.clone() },
@@ -340,7 +340,7 @@ impl Source for BpfSource {
 
     fn enable(&mut self) -> Result<(), SourceError> {
         let LaneIntake { rings, .. } = &mut *self.merging.intake();
-        // Forks and names first, so that no event comes from a thread whose fork was missed.
+        // Forks and names are read first, so that no event is from a thread whose fork was missed.
         rings.enable_lives()?;
         self.events.attach()?;
         rings.enable_events()
@@ -348,8 +348,8 @@ impl Source for BpfSource {
 
     fn begin(&mut self) -> Nanos {
         let begin = self.outset.begin(clock::now());
-        // A store into the memory of each, which does not disturb anything else. Those of switches come first among them, since every other
-        // event names a thread as current.
+        // This only stores to each lane's memory, which disturbs nothing else. Lanes of switches are read first, since every other event
+        // names a thread as current.
         self.merging.intake().lanes.iter().for_each(CpuLane::open);
         begin
     }
@@ -440,7 +440,7 @@ impl Source for BpfSource {
                 let online = rings.online()?;
                 for lane in &mut *lanes {
                     lane.follow(online.contains(&lane.cpu));
-                    // Everything that a CPU did before it went offline is in its lane by now.
+                    // All events of a CPU before it went offline are in its lane at this time.
                     lane.look();
                 }
             }
@@ -455,7 +455,7 @@ impl Source for BpfSource {
         self.report_losses();
         let BpfSource { events, merging, decoders, states, narrow, calls, .. } = self;
         let intake = &mut *merging.intake();
-        // A CPU that went keeps its lane, so that no switch is missed when it comes back.
+        // A CPU that goes offline keeps its lane, so that no switch is missed when it is online again.
         for cpu in intake.rings.cpus() {
             if intake.lanes.iter().all(|lane| lane.cpu != cpu) {
                 let time = clock::now();
@@ -463,7 +463,7 @@ impl Source for BpfSource {
                 let decoder = LaneDecoder::new(states.clone(), cpu, *narrow, None);
                 let (lane, merger) = intake.add(lane, decoder, decoders);
                 lane.open();
-                // It had no lane until now, and events without a lane were not counted.
+                // The CPU had no lane until now, and events without a lane were not counted.
                 lane.tell_unknown(merger, time);
                 if let Some((calls, lane)) = calls.zip(events.add_call_lane(cpu)?) {
                     let decoder = LaneDecoder::new(states.clone(), cpu, None, Some(calls));

@@ -1,4 +1,4 @@
-//! Which thread is on which CPU: the chain of threads, in truth and in the file.
+//! Which thread is on which CPU: the chain of threads, in reality and in the file.
 //!
 //! ```text
 //!   kernel   A -> B    B -> C    C -> idle    (idle -> D unseen)    D -> E
@@ -6,13 +6,14 @@
 //!                                                                       idle -> D is inferred first
 //! ```
 //!
-//! A [`CpuState`] of the scheduling machine, with its rules for switches and gaps, says which thread really is on the CPU. What threads do
-//! is not derived here: the encoder only knows what it needs to leave out spurious wake-ups, and a ledger has the rest if a trigger is set.
-//! A property test (`agreement` of `fxtrec-convert`) lets the encoder record a story and compares the report with the machine.
+//! A [`CpuState`] of the scheduling machine, with its rules for switches and gaps, says which thread really is on the CPU. The encoder does
+//! not derive the states of threads: it only tracks the facts that it needs to leave out spurious wake-ups; a ledger tracks the rest if a
+//! trigger is set. A property test (`agreement` of `fxtrec-convert`) lets the encoder record a random history and compares the report with
+//! the machine.
 //!
-//! With a narrow scope the file shows less than the truth: a switch is written when a thread in scope is switched out or in, and the
-//! outsider that follows such a thread is shown until it is switched out itself. For the rest of the time, a pseudo-thread of the CPU
-//! stands for what is not recorded. The idle task is an outsider like others: where the file shows idle, the CPU was idle.
+//! With a narrow scope the file shows less than really happened: a switch is written when a thread in scope is switched out or in, and the
+//! outsider that follows such a thread is shown until it is switched out. For the rest of the time, a pseudo-thread of the CPU represents
+//! the threads that are not recorded. The idle task is an outsider like others: where the file shows idle, the CPU was idle.
 //!
 //! ```text
 //!   truth    A -> x    x -> y    y -> idle     idle -> A     A -> idle     idle -> z    A is in scope, x y z are not
@@ -33,7 +34,7 @@ use fxt_writer::Koid;
 use fxtrec_sched::{CpuState, Edge, Occupant as Has};
 use fxtrec_units::{Cpu, Nanos};
 
-/// A thread as a CPU's chain remembers it. This may be kept for longer than what is known about the thread.
+/// A thread, as a CPU's chain stores it. This may outlive the encoder's other data about the thread.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Occupant {
     pub slot: Slot,
@@ -43,21 +44,21 @@ pub struct Occupant {
 
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Chain {
-    /// The thread that really is on the CPU, by the rules of the scheduling machine.
+    /// The thread that is really on the CPU, by the rules of the scheduling machine.
     pub(super) seat: CpuState<Occupant>,
     /// The thread that the file shows; `None` before the CPU's first record.
     pub shown: Option<Koid>,
-    /// What is known about the slice that the next switch ends.
+    /// The known facts about the slice that the next switch ends.
     pub slice: Option<SliceFacts>,
     pub taken: Option<Taken>,
-    /// Whether the trace has the name of the thread that stands for what is not recorded.
+    /// Whether the trace has the name of the pseudo-thread for unrecorded time.
     pub unrecorded: bool,
     /// How many threads in scope wait for the CPU, if only some are in scope and the kernel does not choose them.
     pub waiting: u32,
 }
 
 impl Chain {
-    /// The thread on the CPU, or before a loss; `None` until an event showed one. The idle task counts as a thread here.
+    /// The thread on the CPU, or before a loss; `None` until an event showed one. The idle task counts as a thread in this chain.
     #[inline(always)]
     pub fn current(&self) -> Option<Occupant> {
         self.seat.presumed().and_then(Has::thread)
@@ -77,7 +78,7 @@ impl Chain {
         self.seat.has_gap()
     }
 
-    /// A switch brings in a thread.
+    /// A switch brings a thread onto the CPU.
     #[inline(always)]
     pub fn enter(&mut self, incoming: Occupant, time: Nanos, inferred: bool) {
         self.seat.enter(Has::Thread(incoming), read_time(time), inferred);
@@ -93,12 +94,12 @@ impl Chain {
         self.seat.lose(read_time(time));
     }
 
-    /// The thread on the CPU is no longer known, though no event is missing.
+    /// The thread on the CPU is not known any more, though no event is missing.
     pub fn forget(&mut self, time: Nanos) {
         self.seat.forget(read_time(time));
     }
 
-    /// What is known about the slice of `koid`, which a switch ends at `time`.
+    /// The facts about the slice of `koid`, which a switch ends at `time`.
     #[inline]
     pub fn end_slice(&mut self, time: Nanos, koid: Koid) -> (Option<SliceFacts>, Option<Taken>) {
         if self.slice.is_none() && self.taken.is_none() {
@@ -109,7 +110,7 @@ impl Chain {
             && self.current().is_some_and(|current| current.koid == koid);
         let since = if whole { self.seat.since.0 } else { time.0 };
         let length = Nanos(time.0.saturating_sub(since));
-        // The scheduler reads its clocks a moment before it reports a switch. What happens in between counts for the next slice, and may
+        // The scheduler reads its clocks a moment before it reports a switch. Time between these moments counts for the next slice, and may
         // exceed that slice's length.
         let slice = self.slice.take();
         let slice = slice.map(|facts| SliceFacts { steal: facts.steal.min(length), ..facts });
@@ -150,18 +151,18 @@ impl Chains {
         (0..).map(Cpu).zip(self.0.iter().copied())
     }
 
-    /// All of them, to be changed.
+    /// All chains, mutable.
     pub fn all_mut(&mut self) -> impl Iterator<Item = &mut Chain> {
         self.0.iter_mut()
     }
 }
 
-/// What the file shows of a switch.
+/// The part of a switch that the file shows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct View {
     /// Whether the outgoing side is the thread itself; otherwise it is the pseudo-thread.
     pub outgoing: bool,
-    /// Same for the incoming side.
+    /// The same for the incoming side.
     pub incoming: bool,
 }
 
@@ -183,7 +184,7 @@ mod tests {
 
     /// The second picture in the module's documentation.
     #[test]
-    fn an_outsider_is_shown_until_it_goes_out_and_then_no_more() {
+    fn an_outsider_is_shown_until_it_goes_out_and_then_no_longer() {
         let whole = Some(View { outgoing: true, incoming: true });
         assert_eq!(view(true, false, true), whole, "A -> x");
         assert_eq!(

@@ -1,4 +1,4 @@
-//! From typed events, in order of time, to records.
+//! Turns typed events, in order of time, into records.
 
 mod exited_threads;
 mod inferred;
@@ -47,7 +47,7 @@ pub struct Encoder<L> {
     lanes: L,
     threads: Threads,
     chains: Chains,
-    /// Whether only some threads are wanted.
+    /// Whether only some threads are in scope.
     narrow: bool,
     recorder: ThreadName,
     stats: Stats,
@@ -57,12 +57,12 @@ pub struct Encoder<L> {
     /// What a thread waits for, if it waits.
     watch: Option<Box<Watch>>,
     cgroups: CgroupNames,
-    /// What is known about the quota of the thread that the next event of this CPU wakes.
+    /// The facts about the quota of the thread that the next event of this CPU wakes.
     queued: Option<(Cpu, Throttle)>,
     /// The cause of the interrupt that does the next wake-up of this CPU.
     origin: Option<(Cpu, Origin)>,
     kernel: Arc<KernelSymbols>,
-    /// The cgroups that are throttled now.
+    /// The cgroups that are currently throttled.
     periods: OpenPeriods,
     /// Gives kernel locks ids of this recording, instead of their addresses.
     lock_ids: RandomState,
@@ -70,7 +70,7 @@ pub struct Encoder<L> {
     contended: Contended,
     /// Whether weights of nice 0 are left out.
     brief_weights: bool,
-    /// Whether no event is a plain one: a thread waits for a kernel lock.
+    /// Whether no event can take the fast path, because a thread waits for a kernel lock.
     none_is_plain: bool,
     /// Whether the kernel applies the scope, and reports which thread has a CPU that one in scope waits for.
     kernel_narrows: bool,
@@ -93,19 +93,19 @@ struct Words {
     syscall: Option<u16>,
     /// Whether no tracepoint reported it.
     inferred: bool,
-    /// What delayed the slice that this switch ends.
+    /// The delay of the slice that this switch ends.
     slice: Option<SliceFacts>,
     taken: Option<Taken>,
-    /// What is known about the wait that it ends.
+    /// The facts about the wait that it ends.
     wait: Option<Waited>,
 }
 
 /// What kept a thread from running while it waited.
 #[derive(Clone, Copy, Debug)]
 struct Waited {
-    /// For how long a quota was used up.
+    /// How long a quota kept the thread from running.
     throttled: Nanos,
-    /// The number of the cgroup whose quota it was.
+    /// The id of the cgroup whose quota it was.
     by: u64,
 }
 
@@ -120,13 +120,13 @@ impl Words {
 }
 
 /// The state of a thread whose switch out was not seen: most often it blocked. A runnable thread is switched in again, and readers would
-/// show it as waiting for a CPU until then; for a blocked one, its wake-up or its next slice is seen.
+/// show it as waiting for a CPU until then; for a blocked one, its wake-up or its next slice will be seen.
 fn unseen_state(koid: Koid) -> OutgoingState {
     let fxt = if koid == Koid(0) { ThreadState::Running } else { ThreadState::Blocked };
     OutgoingState { fxt, detail: None }
 }
 
-/// The side that stands for what is not recorded.
+/// The side that represents unrecorded threads.
 fn nobody(cpu: Cpu) -> Side {
     Side { koid: unrecorded::thread_of(cpu), weight: unrecorded::WEIGHT }
 }
@@ -151,7 +151,7 @@ const fn registered(text: Text<'static>) -> StringRef {
     }
 }
 
-/// The name, if the event tells one.
+/// The name, if the event contains one.
 fn told(comm: &Comm) -> Option<&Comm> {
     Some(comm).filter(|comm| **comm != Comm::default())
 }
@@ -170,9 +170,9 @@ fn cpu_number(cpu: Cpu) -> u16 {
 }
 
 impl<L: Lanes> Encoder<L> {
-    /// An encoder of the threads known so far; `narrow` says whether only those in scope are wanted.
+    /// An encoder of the threads that are known so far; with `narrow`, only threads in scope are recorded.
     ///
-    /// `recorder` is the thread that fxtrec's own events are put on.
+    /// fxtrec's own events belong to the thread `recorder`.
     pub fn new(lanes: L, threads: Threads, narrow: bool, recorder: ThreadName) -> Encoder<L> {
         Encoder {
             lanes,
@@ -209,29 +209,29 @@ impl<L: Lanes> Encoder<L> {
         self.kernel = symbols;
     }
 
-    /// Leaves the weights of nice 0 out, which nearly all threads have; the trace has to say so.
+    /// Leaves out the weights of nice 0, which nearly all threads have; the trace must say so.
     pub fn leave_out_usual_weights(&mut self) {
         self.brief_weights = true;
     }
 
-    /// Has a thread named only by what comes with its switches and wake-ups. A rename may be of a thread that has become another user's since
-    /// its last switch, which is not in scope any more.
+    /// From now on, threads are named only by their switches and wake-ups. A rename may concern a thread that has changed its user since
+    /// its last switch, and so is not in scope any more.
     pub fn take_names_from_switches_only(&mut self) {
         self.renames_are_hidden = true;
     }
 
-    /// Whether a record has that weight.
+    /// Whether a record includes this weight.
     #[inline(always)]
     fn tells_weight(&self, weight: i32) -> bool {
         !self.brief_weights || weight != weight::NICE_0
     }
 
-    /// What was counted so far.
+    /// The counts so far.
     pub fn stats(&self) -> &Stats {
         &self.stats
     }
 
-    /// The thread that fxtrec's own events are put on.
+    /// The thread that fxtrec's own events belong to.
     pub fn recorder(&self) -> ThreadName {
         self.recorder
     }
@@ -244,7 +244,7 @@ impl<L: Lanes> Encoder<L> {
         &mut self.lanes
     }
 
-    /// Returns the lanes, when no more records follow.
+    /// Returns the lanes; no more records may follow.
     pub fn into_lanes(self) -> L {
         self.lanes
     }
@@ -259,11 +259,10 @@ impl<L: Lanes> Encoder<L> {
         std::mem::take(&mut self.silent)
     }
 
-    /// Writes what there is to write about one event, which carries `bytes` if it is a sample. Times must not go back
-    /// from call to call.
+    /// Writes the records for one event; `bytes` is its payload if it is a sample. Times must not decrease from call to call.
     ///
     /// # Errors
-    /// [`Closed`] when the trace takes no more records.
+    /// [`Closed`] when the trace accepts no more records.
     #[inline]
     pub fn event(
         &mut self,
@@ -278,8 +277,7 @@ impl<L: Lanes> Encoder<L> {
         }
     }
 
-    /// Writes what there is to write about an event of the most common kinds. Returns false, without having done anything, for any
-    /// other event.
+    /// Writes the records for an event of the most common kinds. Returns false, without having done anything, for any other event.
     #[inline(always)]
     pub(super) fn plain_event(
         &mut self,
@@ -294,7 +292,7 @@ impl<L: Lanes> Encoder<L> {
         }
     }
 
-    /// Whatever happens, plain or not.
+    /// Handles any event, whether or not it can take the fast path.
     #[inline(never)]
     pub(super) fn any_event(
         &mut self,
@@ -320,7 +318,7 @@ impl<L: Lanes> Encoder<L> {
                 Ok(())
             }
             Kind::Wake(wake) if event.time < time && self.threads.has_ended(wake.tid) => {
-                // It came so late that the thread has been switched out for the last time since.
+                // The event arrived so late that the thread has been switched out for the last time since.
                 (self.queued, self.origin) = (None, None);
                 self.stats.wakeups += u64::from(wake.kind != WakeKind::Waking);
                 self.stats.spurious_wakeups += u64::from(wake.kind != WakeKind::Waking);
@@ -417,8 +415,8 @@ impl<L: Lanes> Encoder<L> {
         }
     }
 
-    /// A switch between two threads about which nothing is new or in doubt, and with no further facts; nearly all switches are like this.
-    /// Writes and notes what [`Encoder::switch`] does for it. Returns false, without having done anything, for any other switch.
+    /// A switch between two threads without any new, uncertain or additional facts; nearly all switches are like this. Writes and notes
+    /// what [`Encoder::switch`] does for it. Returns false, without having done anything, for any other switch.
     #[inline(always)]
     fn plain_switch(&mut self, time: Nanos, cpu: Cpu, switch: &Switch) -> Result<bool, Closed> {
         let Some(current) = self.plain_occupant(cpu, switch.prev, &switch.prev_comm) else {
@@ -452,7 +450,7 @@ impl<L: Lanes> Encoder<L> {
             [weight(switch.next, switch.next_prio), weight(switch.prev, switch.prev_prio)];
         let mut args = ShortArgs::default();
         let [to, from] = [strings::INCOMING_WEIGHT, strings::OUTGOING_WEIGHT].map(registered);
-        // If all are wanted, the compiler knows their places.
+        // If all threads are recorded, the compiler knows these positions.
         match self.brief_weights {
             false => {
                 args.push(to, Value::Int32(weights[0]));
@@ -486,7 +484,7 @@ impl<L: Lanes> Encoder<L> {
         let chain = self.chains.of(cpu);
         chain.shown = Some(incoming_koid);
         chain.enter(entering, time, false);
-        // The order matters if both are the same.
+        // The order matters if both are the same thread.
         let thread = self.threads.thread_mut(outgoing);
         thread.weight = weights[1];
         let thread = self.threads.thread_mut(incoming);
@@ -499,13 +497,13 @@ impl<L: Lanes> Encoder<L> {
         Ok(true)
     }
 
-    /// Whether the thread's scope according to the kernel, if it reports one, agrees with what is known.
+    /// Whether the kernel's view of the thread's scope, if reported, agrees with the encoder's.
     #[inline(always)]
     fn is_known_scope(&self, slot: Slot, told: Option<bool>) -> bool {
         slot == IDLE || told.is_none_or(|told| told == self.threads.thread(slot).in_scope)
     }
 
-    /// The thread `tid`, if it has the CPU both in reality and in the file, and if nothing is new or in doubt about it or about the thread
+    /// The thread `tid`, if it has the CPU both in reality and in the file, and if nothing is new or uncertain about it or about the thread
     /// that the file shows.
     #[inline(always)]
     fn plain_occupant(&mut self, cpu: Cpu, tid: Tid, comm: &Comm) -> Option<Occupant> {
@@ -513,7 +511,7 @@ impl<L: Lanes> Encoder<L> {
             return None;
         }
         let current = self.chains.of(cpu).plain()?;
-        // One that has ended has its place still, or another has its id.
+        // A thread that has ended may still have its place, or another thread may have its id.
         let is_same = self.threads.recall(tid) == Some(current.slot)
             && self.threads.thread(current.slot).koid == current.koid;
         (is_same && self.threads.is_settled(current.slot, comm)).then_some(current)
@@ -575,7 +573,7 @@ impl<L: Lanes> Encoder<L> {
         Ok(())
     }
 
-    /// The earlier owner of an id, if it has the CPU still. The kernel reuses the id of a thread that ends before that thread is switched
+    /// The earlier owner of an id, if it still has the CPU. The kernel may reuse the id of an ending thread before that thread is switched
     /// out for the last time.
     #[inline]
     fn former_owner(&mut self, cpu: Cpu, tid: Tid, slot: Slot) -> Option<Occupant> {
@@ -585,7 +583,7 @@ impl<L: Lanes> Encoder<L> {
         chain.current().filter(is_former).filter(|_| !chain.has_gap())
     }
 
-    /// It is switched out under an id that belongs to another thread, which is not affected.
+    /// That thread is switched out under an id that now belongs to another thread, which is not affected.
     #[cold]
     fn former_owner_leaves(
         &mut self,
@@ -619,7 +617,7 @@ impl<L: Lanes> Encoder<L> {
         Side { koid: thread.koid, weight: thread.weight }
     }
 
-    /// Writes a switch as far as it is in scope; false when it is not.
+    /// Writes a switch as far as it is in scope; returns false if it is out of scope.
     fn write_switch(
         &mut self,
         time: Nanos,
@@ -641,7 +639,7 @@ impl<L: Lanes> Encoder<L> {
         let Some(view) = view else { return Ok(false) };
         let (out, words) = match view.outgoing {
             true => (out, words),
-            // Nothing is known of its slice.
+            // Nothing is known about its slice.
             false => {
                 let state = unseen_state(nobody(cpu).koid);
                 (nobody(cpu), Words { state, syscall: None, slice: None, taken: None, ..words })
@@ -676,7 +674,7 @@ impl<L: Lanes> Encoder<L> {
         Ok(true)
     }
 
-    /// The arguments that are unrelated to slices and waits; returns how many there are.
+    /// The arguments that do not depend on the slice or the wait; returns their number.
     #[inline]
     fn common_args(&self, args: &mut [Arg<'_>], out: Side, inn: Side, words: Words) -> usize {
         let mut count = 0;
@@ -781,7 +779,7 @@ impl<L: Lanes> Encoder<L> {
     /// Writes one of fxtrec's own events.
     ///
     /// # Errors
-    /// [`Closed`] when the trace takes no more records.
+    /// [`Closed`] when the trace accepts no more records.
     pub fn instant(&mut self, time: Nanos, name: Text<'_>, args: &[Arg<'_>]) -> Result<(), Closed> {
         self.lanes.rolling(&own_event(time, self.recorder, name, args))?;
         Ok(())

@@ -4,7 +4,7 @@
 //! of tids that Linux can have, so the first owner's koid is its tid. Numbers whose koids would collide with pseudo objects in the 32 bits
 //! that readers keep are skipped.
 //!
-//! A tid whose owner has ended has no owner: the next thread seen with it is a new owner, even if its fork was not seen.
+//! After its owner has ended, a tid has no owner: the next thread with that tid is a new owner, even if its fork was not recorded.
 //!
 //! The counts stay exact for the whole recording. They lie in pages that are allocated when one of their tids is first used: 64 KiB with a
 //! pid_max of 32768, and never more than 8 MiB.
@@ -22,10 +22,10 @@ const PAGES: usize = (1 << TID_BITS) / PAGE_TIDS;
 type Page = Box<[u16; PAGE_TIDS]>;
 
 /// The generations of pseudo objects' koids (readers see their lower ten bits): placeholders for threads of other users, processes of inner
-/// pid namespaces, interrupts, and the pseudo-threads for what is not recorded.
+/// pid namespaces, interrupts, and the pseudo-threads for unrecorded time.
 const RESERVED: [u16; 4] = [0x3, 0x200, 0x300, 0x340];
 
-/// Whether the id is not that of a thread, but of a placeholder for others in a recording of one user: see `owner.h`.
+/// Whether the id is not that of a thread, but of a placeholder for other users' threads in a recording of one user: see `owner.h`.
 fn stands_for_others(tid: Tid) -> bool {
     tid.0 >> TID_BITS != 0
 }
@@ -143,7 +143,7 @@ mod tests {
     }
 
     #[test]
-    fn whoever_is_seen_after_the_end_of_an_owner_is_another() {
+    fn anyone_who_is_seen_after_the_end_of_an_owner_is_another() {
         let mut generations = Generations::default();
         assert_eq!(generations.current(Tid(5)), Koid(5));
         generations.end(Tid(5));

@@ -21,7 +21,7 @@ pub enum Ids {
     Inner(Box<Inner>),
 }
 
-/// What was learned about another namespace.
+/// Facts about another pid namespace.
 #[derive(Debug, Default)]
 pub struct Inner {
     tids: FxHashMap<LocalId, Tid>,
@@ -46,7 +46,7 @@ impl Ids {
         }
     }
 
-    /// The id in the recorder's namespace; `None` when it is not known or the thread is not in it.
+    /// The id in the recorder's namespace; `None` if it is unknown or the thread is not in the namespace.
     pub fn local(&self, tid: Tid) -> Option<LocalId> {
         match self {
             Ids::Initial => Some(LocalId(tid.0)),

@@ -1,4 +1,4 @@
-//! Looks up, in `/proc`, a process that no snapshot and no fork has announced.
+//! Looks up in `/proc` a process that no snapshot and no fork has announced.
 
 use super::threads::Lookup;
 use crate::event::LocalId;
@@ -24,13 +24,13 @@ impl ProcLookup {
         ProcLookup { usable, only_user }
     }
 
-    /// What `look` finds out about a process, if that may be written.
+    /// The process that `look` finds, if it may be written.
     fn about<T>(&self, pid: LocalId, look: impl FnOnce(u32) -> Option<T>) -> Option<T> {
         if !self.usable {
             return None;
         }
         let found = look(pid.0);
-        // Asked afterwards: it may have executed a setuid program.
+        // Checked afterwards, since the process may have executed a setuid program.
         let may_tell = self.only_user.is_none_or(|uid| procfs::is_of_user(pid.0, uid));
         found.filter(|_| may_tell)
     }

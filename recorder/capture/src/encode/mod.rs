@@ -1,6 +1,6 @@
 //! Encodes typed events as FXT records: koids, names, states, weights, and each CPU's chain of threads.
 //!
-//! [`encoder`] takes the events of all CPUs in time order. [`threads`] keeps what it needs to know about threads; [`chain`] keeps which
+//! [`encoder`] takes the events of all CPUs in time order. [`threads`] stores what it needs to know about threads; [`chain`] stores which
 //! thread is on which CPU. Its records go into [`lanes`](fxt_writer::lanes).
 
 pub mod chain;
@@ -22,7 +22,7 @@ pub use threads::weight;
 
 use fxt_writer::WriteError;
 
-/// The trace takes no more records: it is full, or its sink has failed.
+/// The trace accepts no more records: it is full, or its sink has failed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("the trace is closed")]
 pub struct Closed;

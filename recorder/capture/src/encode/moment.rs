@@ -5,8 +5,8 @@
 //! piece              |=a|===b=====|==a==     |: a switch to a, a wake-up of c, the beginning of f
 //! ```
 //!
-//! Switches and wake-ups that are made up for this carry the argument `inferred`, and beginnings of durations carry `cut`, like those of
-//! `fxtrec cut`. A thread that neither has a CPU nor is on a queue is either waiting for something else or not known.
+//! Switches and wake-ups that are generated for this carry the argument `inferred`, and beginnings of durations carry `cut`, like those of
+//! `fxtrec cut`. A thread that neither has a CPU nor is in a queue either waits for something else or is unknown.
 
 mod filter_relevant;
 pub mod rewind;
@@ -49,7 +49,7 @@ impl Label {
     }
 }
 
-/// Something that a thread is inside of.
+/// An open duration of a thread.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Span {
     pub category: Label,
@@ -74,7 +74,7 @@ impl Moment {
     /// Writes the records with which a trace that begins at `time`, in this moment, must begin. All names must already be in it.
     ///
     /// # Errors
-    /// [`Closed`] if the trace takes no more records.
+    /// [`Closed`] if the trace accepts no more records.
     pub fn begin(&self, time: Nanos, out: &mut impl Lanes) -> Result<(), Closed> {
         let time = Ticks(time.0);
         for (cpu, contender) in self.cpus.iter().filter(|(_, contender)| contender.koid != Koid(0))
@@ -114,7 +114,7 @@ impl Moment {
     /// Ends all durations, in a trace that ends at `time` while the recording continues.
     ///
     /// # Errors
-    /// [`Closed`] if the trace takes no more records.
+    /// [`Closed`] if the trace accepts no more records.
     pub fn end(&self, time: Nanos, out: &mut impl Lanes) -> Result<(), Closed> {
         for (track, spans) in &self.spans {
             for span in spans.iter().rev() {

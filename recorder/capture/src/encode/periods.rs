@@ -1,7 +1,7 @@
-//! When cgroups were throttled on which CPUs: from the first thread that is switched out for it to the release.
+//! When cgroups were throttled on which CPUs: from the first thread that is switched out because of it to the release.
 //!
-//! No tracepoint reports either end. The beginning is a switch. The end is computed later, when the next thread of the queue is switched in
-//! or moved: from the queue's own count of throttled time.
+//! No tracepoint reports either end of such a period. The beginning is derived from a switch. The end is computed later, when the next
+//! thread of the queue is switched in or moved: from the queue's own count of throttled time.
 //!
 //! ```text
 //!   A goes out throttled       released                A comes in: its queue was throttled
@@ -15,7 +15,7 @@ use rustc_hash::FxHashMap;
 /// How much two clocks may differ over a period.
 const TOLERANCE: u64 = 50_000;
 
-/// The most pairs of a CPU and a cgroup for which the quota's cgroup is remembered.
+/// The maximum number of pairs of a CPU and a cgroup for which the quota's cgroup is remembered.
 const MOST_QUOTAS: usize = 1 << 16;
 
 /// A cgroup that is throttled on a CPU.
@@ -24,7 +24,8 @@ struct Period {
     id: u64,
     cgroup: u64,
     cpu: Cpu,
-    /// The cgroup of the thread that was switched out first; how long its queue had been throttled by then; and the time of that switch.
+    /// The cgroup of the thread that was switched out first, how long its queue had been throttled at that time, and the time of that
+    /// switch.
     own: u32,
     kept: Nanos,
     since: Nanos,
@@ -34,7 +35,7 @@ struct Period {
     mixed: bool,
 }
 
-/// A period that is over.
+/// A completed period.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Over {
     pub id: u64,
@@ -50,7 +51,7 @@ impl Period {
     }
 }
 
-/// The periods that are not known to be over.
+/// The periods that may not be over yet.
 #[derive(Debug, Default)]
 pub struct OpenPeriods {
     open: Vec<Period>,
@@ -59,14 +60,14 @@ pub struct OpenPeriods {
     quotas: FxHashMap<(Cpu, u32), u64>,
 }
 
-/// What a thread that is switched out by throttling says about the periods.
+/// The effect of a thread that is switched out by throttling.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Out {
-    /// The period that the thread is out for.
+    /// The period in which the thread cannot run.
     pub id: u64,
     /// Whether the period begins with this thread.
     pub begins: bool,
-    /// An earlier period of the same cgroup and CPU, whose end was not seen.
+    /// An earlier period of the same cgroup and CPU, whose end was not recorded.
     pub over: Option<Over>,
 }
 
@@ -79,7 +80,7 @@ impl OpenPeriods {
         if let Some(at) = found {
             let period = &mut self.open[at];
             let expected = period.kept.0.saturating_add(now.0.saturating_sub(period.since.0));
-            // The count of a queue that was not throttled all the time is lower.
+            // The count of a queue that was throttled only part of the time is lower.
             if period.own == own && kept.0.saturating_add(TOLERANCE) < expected {
                 over = Some(self.open.swap_remove(at).over(None));
             } else {
@@ -106,7 +107,7 @@ impl OpenPeriods {
         self.quotas.get(&(cpu, own)).copied()
     }
 
-    /// A queue was throttled for `kept` so far, not counting a current period. Returns a period that is over.
+    /// A queue has been throttled for `kept` so far, without a current period. Returns a completed period.
     pub fn learn(&mut self, now: Nanos, cpu: Cpu, own: u32, kept: Nanos) -> Option<Over> {
         let is_it = |at: &Period| at.cpu == cpu && at.own == own && kept >= at.kept;
         let at = self.open.iter().position(is_it)?;
@@ -116,7 +117,7 @@ impl OpenPeriods {
         Some(period.over(known.then_some(Nanos(end.0.min(now.0)))))
     }
 
-    /// A thread that was out for a period runs again. If it was the last one, the period is over.
+    /// A thread that a period kept from running runs again. If it was the last one, the period is over.
     pub fn comes_in(&mut self, id: u64) -> Option<Over> {
         let at = self.open.iter().position(|period| period.id == id)?;
         let period = &mut self.open[at];
@@ -156,7 +157,7 @@ mod tests {
         assert_eq!(out(&mut periods, 100 * MS, 8, 5 * MS), first);
         let second = Out { id: 1, begins: false, over: None };
         assert_eq!(out(&mut periods, 101 * MS, 8, 6 * MS), second);
-        // A thread that still works for the kernel is switched in while the queue is throttled.
+        // A thread that still runs in the kernel is switched in while the queue is throttled.
         assert_eq!(periods.learn(Nanos(102 * MS), Cpu(1), 8, Nanos(5 * MS - 300)), None);
         assert_eq!(periods.learn(Nanos(190 * MS), Cpu(0), 8, Nanos(85 * MS)), None, "another CPU");
         assert_eq!(
@@ -172,7 +173,7 @@ mod tests {
     }
 
     #[test]
-    fn a_period_of_which_the_queue_tells_nothing_ends_with_the_last_thread_that_is_out() {
+    fn a_period_of_which_the_queue_reports_nothing_ends_with_the_last_thread_that_is_out() {
         let mut periods = OpenPeriods::default();
         out(&mut periods, 100 * MS, 8, 0);
         out(&mut periods, 110 * MS, 8, 10 * MS);

@@ -1,4 +1,4 @@
-//! Counts of what was recorded.
+//! Counts of the recorded events.
 
 use super::probes::Counts;
 use crate::event::{Loss, LostOthers};
@@ -7,11 +7,11 @@ use crate::event::{Loss, LostOthers};
 pub struct Stats {
     /// Switches that the kernel reported.
     pub switches: u64,
-    /// Those in the trace.
+    /// The number in the trace.
     pub switches_written: u64,
     /// Wake-ups that the kernel reported, including those of new threads.
     pub wakeups: u64,
-    /// Those in the trace.
+    /// The number in the trace.
     pub wakeups_written: u64,
     /// Wake-ups of threads that were already awake; they are not in the trace.
     pub spurious_wakeups: u64,

@@ -92,21 +92,21 @@ strings! {
     DEVICE_NS = 67, "device_ns";
 }
 
-/// How many there are in all; they have the indices from 1 on.
+/// The number of these strings; their indices start at 1.
 pub const COUNT_OF_ALL: u16 = ALL.len() as u16;
 
-/// Registers all of them.
+/// Registers all of these strings.
 ///
 /// # Errors
-/// None in memory, where the head of a trace is built.
+/// `None` in memory, where the head of a trace is built.
 pub fn write(out: &mut Vec<u8>) -> Result<(), WriteError<std::convert::Infallible>> {
     all().try_for_each(|string| string.write(out))
 }
 
-/// The records that register them.
+/// The records that register these strings.
 pub fn all() -> impl Iterator<Item = StringRecord<'static>> {
     let record = |(index, content)| {
-        // Every index is in range: each was made a `Text` above.
+        // Every index is in range: each was stored as a `Text` above.
         StringRef::indexed(index).ok().map(|index| StringRecord { index, content })
     };
     ALL.iter().copied().filter_map(record)

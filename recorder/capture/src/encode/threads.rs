@@ -34,7 +34,7 @@ pub use processes::{Process, ProcessSlot};
 pub struct Slot(u32);
 
 impl Slot {
-    /// The place of this number.
+    /// The index with this number.
     #[cfg(test)]
     pub fn at(number: u32) -> Slot {
         Slot(number)
@@ -61,10 +61,10 @@ fn near(tid: Tid) -> usize {
     tid.0 as usize % NEAR
 }
 
-/// What a thread is known to be doing.
+/// The known state of a thread.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Run {
-    /// Not known, or known only from before a loss.
+    /// Unknown, or known only from before a loss.
     Unknown,
     Blocked,
     /// It waits for a CPU.
@@ -76,7 +76,7 @@ pub enum Run {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Naming {
     Never,
-    /// The trace has a name that is no longer right.
+    /// The trace has an outdated name.
     Outdated,
     /// The trace has the current name.
     Done,
@@ -122,16 +122,16 @@ pub struct Thread {
     pub(super) run: Run,
     /// How many losses there had been when `run` was last confirmed.
     run_confirmed: u32,
-    /// Same for `comm`.
+    /// The same for `comm`.
     comm_confirmed: u32,
     origin: Origin,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Origin {
-    /// From the snapshot, or from a name that waited for the thread's tid; no event has named it yet.
+    /// From the snapshot, or from a name that was held back until the tid was known; no event has named it yet.
     Snapshot,
-    /// Its fork was seen, but not its first wake-up.
+    /// Its fork was recorded, but not its first wake-up.
     Fork,
     Seen,
 }
@@ -157,7 +157,7 @@ pub struct Threads {
     slots: Vec<Thread>,
     free: Vec<Slot>,
     by_tid: FxHashMap<Tid, Slot>,
-    /// Cache of recently found threads, by the lower bits of the id: much faster than a look into `by_tid`.
+    /// Cache of recently found threads, by the lower bits of the id: much faster than a lookup in `by_tid`.
     near: Box<[(Tid, Slot)]>,
     processes: Processes,
     generations: Generations,
@@ -165,7 +165,7 @@ pub struct Threads {
     lookup: Box<dyn Lookup + Send>,
     /// Forks up to this time may be of threads that are already in the snapshot.
     snapshot_end: Nanos,
-    /// The cgroups whose processes are in scope, if the scope consists of cgroups and the source leaves the choice to this.
+    /// The cgroups whose processes are in scope, if the scope consists of cgroups and the source does not filter by it.
     globs: Option<Vec<Pattern>>,
     /// The globs of the scope that have not matched any process so far.
     unseen_globs: Vec<Pattern>,
@@ -176,7 +176,7 @@ pub struct Threads {
     losses: u32,
 }
 
-/// A main thread that another thread of its process became in execve(2). Both are given by their ids in the trace.
+/// A main thread whose id another thread of its process took over by execve(2). Both are given by their ids in the trace.
 #[derive(Clone, Copy, Debug)]
 struct Takeover {
     main: Koid,
@@ -358,7 +358,7 @@ impl Threads {
         }
     }
 
-    /// Same as [`Threads::find`], and remembers the thread in the cache.
+    /// The same as [`Threads::find`], and remembers the thread in the cache.
     #[inline(always)]
     pub(super) fn recall(&mut self, tid: Tid) -> Option<Slot> {
         match self.near[near(tid)] {
@@ -374,8 +374,8 @@ impl Threads {
         Some(slot)
     }
 
-    /// Whether an event that names this thread, and calls it `comm` if it has a name, changes nothing: the trace has the thread's name, and
-    /// neither its name nor what it does is in doubt.
+    /// Whether an event that names this thread (with the name `comm`, if it has one) changes nothing: the trace has the thread's name, and
+    /// neither its name nor its state is uncertain.
     #[inline(always)]
     pub(super) fn is_settled(&self, slot: Slot, comm: &Comm) -> bool {
         let thread = self.thread(slot);
@@ -387,7 +387,7 @@ impl Threads {
         thread.run_confirmed == self.losses && thread.naming == Naming::Done && named
     }
 
-    /// The thread, which is added if it is not known. `comm` is its name, if the event has it.
+    /// The thread, which is added if it is unknown. `comm` is its name, if the event has it.
     pub fn get(&mut self, tid: Tid, comm: Option<&Comm>) -> Slot {
         let slot = match self.recall(tid) {
             Some(slot) => slot,
@@ -449,7 +449,7 @@ impl Threads {
     }
 
     /// The id of a main thread that has ended is alive again, in the same process: another thread took the id over in execve(2), which no
-    /// other thread survives. If the ends of several were not seen, it is the one that can have run.
+    /// other thread survives. If the ends of several threads were not recorded, it is the only one that can have run.
     fn note_takeover(&mut self, main: Slot) {
         let Thread { koid, tid, process, .. } = *self.thread(main);
         let home = self.process(process);
@@ -474,7 +474,7 @@ impl Threads {
         self.takeovers.iter().any(|takeover| takeover.main == koid)
     }
 
-    /// The thread that this main thread was before its execve(2), if it was not seen on a CPU since; returned only once.
+    /// The thread that this main thread was before its execve(2), if it has not been seen on a CPU since; returned only once.
     pub fn take_former_self(&mut self, main: Slot) -> Option<Slot> {
         let koid = self.thread(main).koid;
         let at = self.takeovers.iter().position(|takeover| takeover.main == koid)?;
@@ -484,14 +484,14 @@ impl Threads {
 
     fn home_of(&mut self, tid: Tid, comm: &Comm) -> ProcessSlot {
         let Some(local) = self.ids.local(tid) else {
-            // Outside of the recorder's pid namespace: its process is not known.
+            // Outside of the recorder's pid namespace: its process is unknown.
             return self.add_outer_process(tid, comm.as_bytes());
         };
         let pid = match self.processes.find(local) {
             Some(slot) => {
                 let ended = self.process(slot).main_ended;
                 if ended.is_some_and(|losses| losses != self.losses) {
-                    // The id of a main thread that has ended belongs to another process by now, as far as can be known. If nothing was lost
+                    // As far as can be known, the id of a main thread that has ended belongs to another process now. If nothing was lost
                     // since, another thread took it over in an execve(2).
                     self.processes.replace(local);
                 }
@@ -549,13 +549,13 @@ impl Threads {
         self.find(tid).is_none() && self.generations.has_ended(tid)
     }
 
-    /// What the thread is doing, as far as losses leave that known.
+    /// The state of the thread, unless losses make that uncertain.
     pub fn run(&self, slot: Slot) -> Run {
         let thread = self.thread(slot);
         if thread.run_confirmed == self.losses { thread.run } else { Run::Unknown }
     }
 
-    /// Sets what the thread is doing now.
+    /// Sets the current state of the thread.
     pub fn set_run(&mut self, slot: Slot, run: Run) {
         let losses = self.losses;
         let thread = self.thread_mut(slot);
@@ -567,12 +567,12 @@ impl Threads {
         thread.run = run;
     }
 
-    /// Events were lost: what threads do and how they are called is doubtful.
+    /// Events were lost: the states and names of threads become uncertain.
     pub fn invalidate(&mut self) {
         self.losses += 1;
     }
 
-    /// Forks and names were lost, but no switch: only the names of threads are doubtful.
+    /// Forks and names were lost, but no switch: only the names of threads become uncertain.
     pub fn doubt_names(&mut self) {
         for slot in self.slots() {
             self.thread_mut(slot).comm_confirmed = self.losses.wrapping_sub(1);
@@ -592,7 +592,7 @@ impl Threads {
     }
 }
 
-/// How the state of an outgoing thread is written.
+/// The representation of an outgoing thread's state.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct OutgoingState {
     pub fxt: ThreadState,
@@ -612,7 +612,7 @@ pub enum Detail {
     Parked,
     /// `t`: stopped by a tracer.
     Traced,
-    /// A state that has no letter on the running kernel, or that this table does not know.
+    /// A state that has no letter on the running kernel, or that is not in this table.
     Other,
 }
 
@@ -664,7 +664,7 @@ pub mod weight {
         110, 87, 70, 56, 45, 36, 29, 23, 18, 15,
     ];
 
-    /// The weight of a thread with the kernel priority `prio`: 100 to 139 stand for nice -20 to 19.
+    /// The weight of a thread with the kernel priority `prio`: 100 to 139 correspond to nice -20 to 19.
     #[inline]
     pub fn weight(tid: Tid, prio: i32) -> i32 {
         if tid == Tid::IDLE {
@@ -677,8 +677,8 @@ pub mod weight {
         NICE_WEIGHTS[step.min(NICE_WEIGHTS.len() - 1)]
     }
 
-    /// The kernel priority that has this weight. For weights between two nice levels, that of the lower one; for real-time threads, the
-    /// highest of theirs; for the idle task, that of nice 0.
+    /// The kernel priority that has this weight. A weight between two nice levels counts as the lower one; real-time threads get the
+    /// highest of their priorities; the idle task gets that of nice 0.
     pub fn priority(weight: i32) -> i32 {
         match weight {
             IDLE => FIRST_NICE_PRIO + 20,

@@ -1,7 +1,7 @@
 //! Which threads may not run because a quota is used up, and the names of the cgroups with these quotas.
 //!
 //! Before Linux 6.18 the kernel throttles queues, with all threads on them. On these kernels, this covers every thread that waits in a
-//! queue that was ever throttled; the growth of the queue's count says how long the thread was throttled:
+//! queue that was ever throttled; the increase of the queue's count is the time for which the thread was throttled:
 //!
 //! ```text
 //!   count of the queue   7 ms                     9 ms                 9 ms
@@ -19,29 +19,29 @@ use fxtrec_units::{Cpu, Nanos};
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Throttled {
     pub since: Nanos,
-    /// The CPU whose queue it was taken off.
+    /// The CPU from whose queue it was removed.
     pub cpu: Cpu,
     pub throttle: Throttle,
-    /// How long it was throttled, once that is known.
+    /// How long it was throttled, when that is known.
     pub length: Option<Nanos>,
     /// The period of its cgroup on that CPU, if known.
     pub period: Option<u64>,
-    /// For how long it was throttled in other queues before, during the same wait.
+    /// How long it was throttled in earlier queues during the same wait.
     pub before: Nanos,
 }
 
 impl Throttled {
-    /// A queue was throttled for `kept` so far. If it is the thread's queue, this says how long the thread was throttled. Only the first
-    /// report counts, because the queue may be throttled again after the thread has left it.
+    /// A queue was throttled for `kept` so far. If it is the thread's queue, this determines how long the thread was throttled. Only the
+    /// first report counts, because the queue may be throttled again after the thread has left it.
     pub fn learn(&mut self, cpu: Cpu, own: u32, kept: Nanos) {
         if cpu == self.cpu && own == self.throttle.own && self.length.is_none() {
-            // A queue counts only completed periods. Its count is lower than before if the thread leaves it throttled.
+            // A queue counts only completed periods. Its count is lower than before if the queue is throttled when the thread leaves it.
             self.length = kept.0.checked_sub(self.throttle.kept.0).map(Nanos);
         }
     }
 
     /// The thread continues to wait in the queue of another CPU, which was throttled for `kept` so far. The report of the queue that it
-    /// leaves comes before.
+    /// leaves is first.
     pub fn goes_over(&mut self, cpu: Cpu, kept: Nanos) {
         self.before.0 += self.length.take().map_or(0, |length| length.0);
         self.cpu = cpu;
@@ -49,7 +49,7 @@ impl Throttled {
     }
 
     /// How long a thread that is switched in at `time` was throttled. If it left a throttled queue, it counts as throttled for the whole
-    /// wait, as far as can be known.
+    /// wait.
     pub fn until(&self, time: Nanos) -> Nanos {
         let wait = Nanos(time.0.saturating_sub(self.since.0));
         let here = match self.length {
@@ -62,7 +62,7 @@ impl Throttled {
     }
 }
 
-/// The path of a cgroup is cut to this many bytes.
+/// Cgroup paths are truncated to this many bytes.
 const PATH_BYTES: usize = 1024;
 
 /// The path of a cgroup as it is written to traces.
@@ -72,7 +72,7 @@ pub fn path_text(path: &str) -> String {
     path[..end.unwrap_or(0)].to_owned()
 }
 
-/// The names of cgroups, by their numbers.
+/// The names of cgroups, by id.
 #[derive(Debug, Default)]
 pub struct CgroupNames(FxHashMap<u64, Option<Box<str>>>);
 

@@ -14,7 +14,7 @@ use fxtrec_kernel::user::Owner;
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Bounds {
     pub files: Option<usize>,
-    /// The most bytes of all files together.
+    /// The maximum number of bytes of all files together.
     pub bytes: Option<u64>,
 }
 
@@ -74,7 +74,7 @@ impl Files {
         Files { bounds, there, bytes, ..Files::default() }
     }
 
-    /// Adds a file that was written. Removes older ones so that all are within bounds, with `room` more bytes left within their budget.
+    /// Adds a file that was written. Removes older files so that all are within limits, with `room` more bytes left within their budget.
     ///
     /// # Errors
     /// [`NotRemoved`] for the first file that could not be removed; the others were removed.
@@ -111,7 +111,7 @@ impl Files {
         if self.bounds == Bounds::default() {
             return false;
         }
-        // A file that is already gone or cannot be removed makes no room.
+        // A file that is already gone or cannot be removed frees no room.
         while let Some(removed) = self.remove_oldest() {
             if matches!(removed, Ok(true)) {
                 return true;
@@ -232,7 +232,7 @@ mod tests {
     }
 
     #[test]
-    fn a_file_that_is_gone_already_does_not_matter_and_one_that_stays_is_told() {
+    fn a_file_that_is_gone_already_does_not_matter_and_one_that_stays_is_reported() {
         let folder = tempfile::tempdir().expect("a folder for temporary files");
         let mut files = Files::new(Bounds { bytes: None, files: Some(1) });
         let id = file_at(folder.path()).expect("a folder");

@@ -1,7 +1,7 @@
-//! What each thread is currently doing, and since when.
+//! The current state of each thread, and since when it lasts.
 //!
-//! The durations are those of the report, by the same rules: after a loss nothing is known about any waits, and what begins or ends with an
-//! inferred switch has no length.
+//! The durations follow the same rules as the report's: after a loss nothing is known about any waits, and a duration that begins or ends
+//! with an inferred switch has no length.
 //!
 //! ```text
 //!   woken          in             out, can run      in           out, waits      woken
@@ -35,11 +35,11 @@ impl Length {
     }
 }
 
-/// All threads, by the place where they are kept, each with the id in the trace of whose it is.
+/// All threads, by slot, each with its id in the trace.
 #[derive(Clone, Debug, Default)]
 struct Places(Vec<(Koid, Thread)>);
 
-/// The id of places that have not been used yet.
+/// The id of slots that have not been used yet.
 const NOBODY: Koid = Koid(u64::MAX);
 
 impl Threads for Places {
@@ -53,7 +53,7 @@ impl Threads for Places {
         }
         let (owner, thread) = &mut self.0[at];
         if *owner != key.koid {
-            // The place belonged to another thread, or was unused.
+            // The slot belonged to another thread, or was unused.
             (*owner, *thread) = (key.koid, Thread::default());
         }
         thread
@@ -65,29 +65,29 @@ impl Threads for Places {
 }
 
 impl Places {
-    /// Places are given out one after the other, so this grows as the table of threads does.
+    /// Slots are assigned one after the other, so this grows with the table of threads.
     #[cold]
     fn grow(&mut self, at: usize) {
         self.0.resize(at + 1, (NOBODY, Thread::default()));
     }
 }
 
-/// What all threads are currently doing.
+/// The current states of all threads.
 #[derive(Clone, Debug, Default)]
 pub struct Ledger {
     machine: Machine<Occupant>,
     threads: Places,
-    /// When the turn of each thread began that is in one, by the place where it is kept; if anybody asks for turns.
+    /// When each thread's current turn began, by slot, if turns are tracked.
     turns: Option<Vec<(Koid, Nanos)>>,
 }
 
 impl Ledger {
-    /// One that knows turns as well.
+    /// A ledger that also tracks turns.
     pub fn with_turns() -> Ledger {
         Ledger { turns: Some(Vec::new()), ..Ledger::default() }
     }
 
-    /// How long the turn was that ends as a thread goes out, if it was seen to begin and the thread goes to sleep.
+    /// The length of the turn that ends when a thread is switched out, if its beginning was recorded and the thread goes to sleep.
     #[inline]
     pub fn end_turn(&mut self, outgoing: Has<Occupant>, next: State, time: Nanos) -> Option<Nanos> {
         let turns = self.turns.as_mut().filter(|_| !next.is_waiting())?;
@@ -106,7 +106,7 @@ impl Ledger {
         turns[at] = (thread.koid, time);
     }
 
-    /// A CPU goes from one to another. The slice that ends with it, and the wait, if they were seen to begin.
+    /// A CPU switches from one thread to another. Returns the slice and the wait that end, if their beginnings were recorded.
     #[inline]
     pub fn switch(
         &mut self,
@@ -130,8 +130,8 @@ impl Ledger {
         [slice, wait]
     }
 
-    /// A thread that was not able to run is put on the queue of a CPU. The blocked time that ends with it, if it was
-    /// seen to begin. It belongs to the CPU that was left.
+    /// A thread that was not runnable is put on the queue of a CPU. Returns the blocked time that ends, if its beginning was recorded. It
+    /// belongs to the CPU that the thread has left.
     #[inline]
     pub fn wake(&mut self, thread: Occupant, cpu: Cpu, time: Nanos) -> Option<Length> {
         let (cpu, time) = (read_cpu(cpu), read_time(time));
@@ -145,14 +145,14 @@ impl Ledger {
         length(&change, metric, Cpu(change.before.cpu.0.into()))
     }
 
-    /// An event shows which thread has a CPU, but not since when. The thread that was thought to have it may be anywhere, if it still
-    /// lives; `before` says whether it does.
+    /// An event shows which thread has a CPU, but not since when. The thread that was expected to have it may be anywhere, if it still
+    /// exists; `before` is whether it does.
     pub fn found(&mut self, cpu: Cpu, before: bool, now: Has<Occupant>, time: Nanos) {
         let (cpu, time) = (read_cpu(cpu), read_time(time));
         if !before {
             self.machine.forget(cpu, time);
         }
-        // Whoever was thought to have it may have slept since.
+        // The thread that was expected to have it may have slept since.
         let before = self.machine.seat(cpu).occupant.and_then(|it| it.thread());
         for thread in before.into_iter().chain(now.thread()) {
             self.end_turn(Has::Thread(thread), State::Unknown, Nanos(time.0));
@@ -160,8 +160,8 @@ impl Ledger {
         self.machine.found(&mut self.threads, (cpu, now), time);
     }
 
-    /// Events of a CPU were lost: what threads wait for is doubtful. `current` is the one that had the CPU before, and is
-    /// taken to have it still until another is seen there.
+    /// Events of a CPU were lost: the waits of threads become uncertain. `current` had the CPU before, and is assumed to have it still
+    /// until another thread is seen there.
     pub fn lose(&mut self, cpu: Cpu, current: Option<Has<Occupant>>, time: Nanos) {
         let (cpu, time) = (read_cpu(cpu), read_time(time));
         self.machine.invalidate();

@@ -1,7 +1,7 @@
 //! Triggers, tested on every duration, loss and probe as it occurs.
 //!
 //! All of this is on the path of an event. A value that meets no limit costs a comparison; conditions are evaluated only when a limit was
-//! met. What meets a trigger is limited by time and number:
+//! met. Triggers are limited by time and number:
 //!
 //! ```text
 //!   met          x  x      x            x x        x
@@ -19,7 +19,7 @@ use fxtrec_gates::{Comparison, Condition, Lasting, Trigger, What};
 use fxtrec_kernel::extra::ExtraIndex;
 use fxtrec_units::{Cpu, Nanos, Tid};
 
-/// The maximum number of triggers that have fired and were not taken yet; more are suppressed.
+/// The maximum number of triggers that have fired and are not handled yet; further ones are suppressed.
 const MOST_WAITING: usize = 64;
 
 /// How many metrics there are.
@@ -28,9 +28,9 @@ const METRICS: usize = Metric::ALL.len() + Metric::FACTS.len();
 /// How often triggers may fire.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Limits {
-    /// For this long after one has fired none does.
+    /// For this long after a trigger has fired, no trigger fires.
     pub interval: Nanos,
-    /// No more than these in all.
+    /// No more than these in total.
     pub most: Option<u32>,
 }
 
@@ -46,22 +46,22 @@ pub struct Culprit {
 /// A trigger that has fired.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Fired {
-    /// Which, by its place among all.
+    /// Which trigger, by its index.
     pub trigger: usize,
     pub time: Nanos,
-    /// When the slice, the wait or whatever it was began that ended then; none for a loss, a hit of a probe and an alert.
+    /// When the slice, wait or other interval began that ended at that time; none for a loss, a hit of a probe and an alert.
     pub since: Option<Nanos>,
     /// The CPU of the value; none for an alert and a span.
     pub cpu: Option<Cpu>,
     /// The thread; none for a loss and an alert, and for a span of a thread that the scheduler's events do not know.
     pub thread: Option<Culprit>,
-    /// What was measured; none for a hit of a probe and an alert.
+    /// The measured value; `None` for a hit of a probe and for an alert.
     pub value: Option<Amount>,
-    /// Which application an alert or a span is of, as text.
+    /// The application of an alert or a span, as text.
     pub from: Option<String>,
 }
 
-/// Counts of all that met a trigger, by outcome.
+/// Counts of everything that met a trigger, by outcome.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Counts {
     pub fired: u64,
@@ -69,9 +69,9 @@ pub struct Counts {
     pub too_soon: u64,
     /// How often one would have fired after the permitted number.
     pub too_many: u64,
-    /// Waits for a CPU after a preemption that only lack the metric to meet a trigger on `wakeup`.
+    /// Waits for a CPU after a preemption that would meet a trigger on `wakeup` except for the metric.
     pub preempted: u64,
-    /// Waits after a wake-up that only lack the metric to meet a trigger on `preempt`.
+    /// Waits after a wake-up that would meet a trigger on `preempt` except for the metric.
     pub woken: u64,
 }
 
@@ -119,10 +119,10 @@ impl Reach {
     }
 }
 
-/// All triggers, and what they need to know of threads.
+/// All triggers, and the facts about threads that they need.
 #[derive(Clone, Debug)]
 pub struct Watch {
-    /// What threads are currently doing.
+    /// The current states of threads.
     pub ledger: Ledger,
     triggers: Vec<Trigger>,
     lengths: [Vec<Limit>; METRICS],
@@ -138,7 +138,7 @@ pub struct Watch {
     /// Whether the recorder's own threads fire.
     recorder: bool,
     quiet_until: Nanos,
-    /// Whether there is no room for the result of another one.
+    /// Whether there is no room for another result.
     busy: bool,
     fired: Vec<Fired>,
     counts: Counts,
@@ -190,7 +190,7 @@ impl Watch {
         }
     }
 
-    /// Watches nothing, and only keeps track of what threads are doing.
+    /// Watches nothing, and only tracks the states of threads.
     pub fn only_ledger() -> Watch {
         Watch::new(Vec::new(), Limits { interval: Nanos(0), most: None })
     }
@@ -208,7 +208,7 @@ impl Watch {
         &self.triggers
     }
 
-    /// Says that samples of `extra` are hits of the probe, or returns of the function, that `trigger` waits for.
+    /// Reports that samples of `extra` are hits of the probe, or returns of the function, that `trigger` waits for.
     pub fn expect(&mut self, extra: ExtraIndex, trigger: usize) {
         let at = usize::from(extra.0);
         if at >= self.probes.len() {
@@ -217,7 +217,7 @@ impl Watch {
         self.probes[at].push(trigger);
     }
 
-    /// Whether a duration may meet a trigger: two comparisons, and hardly any does.
+    /// Whether a duration may meet a trigger: this takes two comparisons, and hardly any duration does.
     #[inline(always)]
     pub fn may_meet(&self, metric: Metric, nanos: Nanos) -> bool {
         self.reach[metric as usize].has(nanos)
@@ -239,7 +239,7 @@ impl Watch {
         self.met(&self.lengths[metric as usize], nanos, &is_true)
     }
 
-    /// Counts a wait for a CPU that met no trigger, if it would have met one on waits of the other kind.
+    /// Counts a wait for a CPU that met no trigger, if it would have met a trigger on waits of the other kind.
     #[cold]
     pub fn count_other(
         &mut self,
@@ -252,7 +252,7 @@ impl Watch {
             Metric::Wakeup => Metric::Preemption,
             _ => return,
         };
-        // One on both kinds fires.
+        // A trigger on both kinds fires.
         let meets = |of: Metric| self.length(of, nanos, &is_true).is_some();
         if meets(other) && !meets(Metric::RunQueue) {
             match metric {
@@ -274,7 +274,7 @@ impl Watch {
         self.of_probe(extra).filter(hits).find(|trigger| self.applies(*trigger, &is_true))
     }
 
-    /// The trigger that a call which this return ends meets, if one does.
+    /// The trigger that a call which ends with this return meets, if there is one.
     pub fn call(
         &self,
         extra: ExtraIndex,
@@ -288,7 +288,7 @@ impl Watch {
         self.probes.get(usize::from(extra.0)).into_iter().flatten().copied()
     }
 
-    /// The trigger that a turn of this length meets, if one does.
+    /// The trigger that a turn of this length meets, if there is one.
     pub fn turn(&self, nanos: Nanos, is_true: impl Fn(&Condition) -> bool) -> Option<usize> {
         self.met(&self.turns, nanos, &is_true)
     }
@@ -304,7 +304,7 @@ impl Watch {
         met.map(|limit| limit.trigger).find(|trigger| self.applies(*trigger, is_true))
     }
 
-    /// Whether something of this length that a trigger waits for meets it.
+    /// Whether a value of this length meets a limit of a trigger.
     pub fn lasts(
         &self,
         trigger: usize,
@@ -348,17 +348,17 @@ impl Watch {
         self.fired.push(fired);
     }
 
-    /// Sets whether more has fired than can be handled, so that nothing more may fire for now.
+    /// Sets whether more triggers have fired than can be handled, so that no further ones may fire for now.
     pub fn set_busy(&mut self, busy: bool) {
         self.busy = busy;
     }
 
-    /// What has fired since the last call.
+    /// The triggers that have fired since the last call.
     pub fn take_fired(&mut self) -> std::vec::Drain<'_, Fired> {
         self.fired.drain(..)
     }
 
-    /// Counts of all that has met a trigger so far, by outcome.
+    /// The number of times that a trigger's condition held so far, by outcome.
     pub fn counts(&self) -> Counts {
         self.counts
     }

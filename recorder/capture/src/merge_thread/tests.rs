@@ -1,4 +1,4 @@
-//! The merge thread hands out what the capture thread would have.
+//! The merge thread passes on the same events as the capture thread would.
 
 use super::super::event::{Kind, Loss, Payload, Sample};
 use super::super::order::{Lane, Merger, NoBacklog};
@@ -6,7 +6,7 @@ use super::*;
 use fxtrec_kernel::extra::ExtraIndex;
 use fxtrec_units::Tid;
 
-/// Queues of two CPUs into which each round puts events, and a backlog that hands out numbers.
+/// Queues of two CPUs into which each round puts events, and a backlog that passes on numbers.
 #[derive(Debug)]
 struct Synthetic {
     merger: Merger,
@@ -54,7 +54,7 @@ impl Intake for Synthetic {
         let watermark = Nanos(self.time);
         let all = self.merger.emit_with::<NoBacklog>(watermark, &mut [], &mut events);
         let mut handed = Handed::since(self.merger.emitted());
-        // Two backlogs take turns.
+        // Two backlogs alternate.
         let times = self.time..self.time + self.each;
         self.time += self.each;
         all && times.enumerate().all(|(at, time)| {
@@ -85,7 +85,7 @@ impl<R: Receive<u64>> Receive<Event> for Events<'_, R> {
     }
 }
 
-/// What was taken: its time, whose it is, and the bytes or the number.
+/// The received event: its time, its queue or backlog, and the bytes or the number.
 type One = (Nanos, Option<usize>, Cpu, Vec<u8>, u64);
 
 #[derive(Debug, Default)]
@@ -179,7 +179,7 @@ fn a_merge_thread_that_panics_is_an_error_and_the_capture_thread_merges_on() {
 fn the_thread_is_used_while_rounds_take_half_of_the_time() {
     let mut merging = merging(10, false);
     merging.wanted = Wanted::Busy { now: false, ended: clock::now() };
-    // Nothing between rounds.
+    // No events between rounds.
     while !matches!(merging.wanted, Wanted::Busy { now: true, .. }) {
         merging.round(&mut Taken::default());
     }

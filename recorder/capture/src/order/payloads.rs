@@ -35,7 +35,7 @@ fn room(len: usize) -> usize {
 }
 
 impl Payloads {
-    /// Bytes that are taken up.
+    /// Bytes that are in use.
     pub(super) fn held(&self) -> usize {
         (self.head - self.tail) as usize
     }
@@ -64,7 +64,7 @@ impl Payloads {
         loop {
             let capacity = self.bytes.len();
             let to_end = capacity - (self.head as usize & capacity.saturating_sub(1));
-            // A payload lies in one piece: what is too short at the end of the ring is left empty.
+            // A payload is contiguous: if there is not enough room at the end of the ring, that room is left empty.
             let skipped = if to_end < wanted { to_end } else { 0 };
             if self.held() + skipped + wanted > capacity {
                 self.grow(self.held() + skipped + wanted);
@@ -144,13 +144,13 @@ mod tests {
     }
 
     #[test]
-    fn room_is_used_again_however_long_it_goes_on() {
+    fn room_is_used_again_however_long_it_continues() {
         let mut payloads = Payloads::default();
         let mut kept = std::collections::VecDeque::new();
         for n in 0..100_000 {
             kept.push_back((n, payloads.push(&content(n, n % 100))));
             if kept.len() > 20 {
-                // The second goes before the first now and then, as after an interrupt.
+                // The second may precede the first, for example after an interrupt.
                 let at = usize::from(n % 7 == 0);
                 let (n, payload) = kept.remove(at).expect("there are more than twenty");
                 assert_eq!(payloads.get(payload), content(n, n % 100));

@@ -1,4 +1,4 @@
-//! What goes out, when, and in which order.
+//! Which events are handed out, when, and in which order.
 
 use super::*;
 use crate::event::Loss;
@@ -33,10 +33,10 @@ fn the_picture_holds() {
     for ms in 290..=297 {
         merger.push(lanes[2], event(ms * MS));
     }
-    // Seen at 303 ms, the quiet CPU 1 holds the others up to what it last showed ...
+    // At 303 ms, the quiet CPU 1 holds the others back at the time of its last event ...
     assert_eq!(merger.watermark(Nanos(303 * MS), NONE), Nanos(291 * MS));
     assert_eq!(emitted(&mut merger, 291 * MS).len(), 6);
-    // ... and a window later no longer: then CPU 2 proves what it has shown, less the slack.
+    // ... but not beyond a window later: then CPU 2 proves what it has shown, minus the slack.
     assert_eq!(merger.watermark(Nanos(396 * MS), NONE), Nanos(296 * MS));
     let rest = emitted(&mut merger, 296 * MS);
     assert_eq!(rest.len(), 1 + 5 + 5);
@@ -72,7 +72,7 @@ fn a_full_queue_makes_room_though_another_cpu_is_quiet() {
     let mut merger = Merger::new();
     let busy = merger.lane(Cpu(0));
     merger.lane(Cpu(1));
-    // All of it within the window, so that the quiet CPU would hold it up.
+    // All of it is within the window, so the quiet CPU would hold it up.
     const MS: u64 = 1_000_000;
     for event_number in 0..QUEUE_EVENTS as u64 {
         merger.push(busy, event(500 * MS + event_number));
@@ -141,7 +141,7 @@ struct Sorted {
     events: VecDeque<Event>,
     youngest: Nanos,
     complete: bool,
-    /// Events that a look between two parts adds, and the number of looks.
+    /// The events that are added between the two parts of a read, and the number of reads.
     ring: VecDeque<Event>,
     looks: usize,
 }
@@ -199,7 +199,7 @@ fn events_in_backlogs_go_out_as_those_in_queues_do() {
         seed = seed.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
         (seed >> 33) % sides
     };
-    // Two queues for each CPU, the second of which has little; the first is a backlog in the other merger.
+    // Two queues for each CPU; the second is short, and the first is a backlog in the other merger.
     let (mut plain, mut other) = (Merger::new(), Merger::new());
     let queues: Vec<[Lane; 2]> =
         (0..CPUS).map(|cpu| [plain.another_lane(Cpu(cpu)), plain.another_lane(Cpu(cpu))]).collect();
@@ -216,7 +216,7 @@ fn events_in_backlogs_go_out_as_those_in_queues_do() {
     for round in 0..200 {
         for _ in 0..roll(300) {
             let cpu = roll(u64::from(CPUS)) as usize;
-            // Often at the same time as others, and in runs.
+            // Often at the same time as other events, and in sequences.
             for _ in 0..=roll(4) {
                 times[cpu] += roll(3);
                 let rare = roll(10) == 0;
@@ -232,7 +232,7 @@ fn events_in_backlogs_go_out_as_those_in_queues_do() {
                 }
             }
         }
-        // Some of what follows is late.
+        // Some of the following events are late.
         let watermark = times.iter().min().map_or(0, |time| time + roll(20));
         let watermark = if round == 199 { u64::MAX } else { watermark };
         // Now and then, `take` stops at some event.
@@ -285,7 +285,7 @@ fn a_ring_that_fills_is_read_while_much_goes_out_and_waits_for_the_next_watermar
 fn a_limited_round_leaves_events_for_the_next_and_loses_none() {
     let mut merger = Merger::new();
     let queues = [merger.lane(Cpu(0)), merger.lane(Cpu(1))];
-    // A CPU alone for a while, in which it has many events.
+    // A single CPU is active for a while and has many events.
     (0..5000).for_each(|time| merger.push(queues[0], event(time * 10_000)));
     (0..10).for_each(|time| merger.push(queues[1], event(60_000_000 + time)));
     merger.limit_rounds(Some(1000));

@@ -1,4 +1,4 @@
-//! What rings report about CPUs that come and go, and about missing records.
+//! The reports of rings about CPU hotplug and about missing records.
 
 use super::super::event::{Comm, Switch};
 use super::super::sched::tests::layout;
@@ -115,7 +115,7 @@ const AWAY_AND_BACK: [&str; 2] = [
 ];
 
 #[test]
-fn a_cpu_that_was_away_between_two_looks_is_opened_anew_and_its_gap_told() {
+fn a_cpu_that_was_away_between_two_looks_is_opened_again_and_its_gap_reported() {
     let machine = Fake::default().with_device_messages().file(ONLINE, "0-1\n");
     let mut merger = Merger::new();
     let mut rings = rings_on(&machine, &mut merger);
@@ -183,7 +183,7 @@ fn lose(machine: &Fake, lives: u64, switch_records: u64, samples: u64) {
     machine.lose(0, |attr| attr.type_ == 2 && attr.config == first, samples);
 }
 
-/// The picture in [`CpuRing::divide`]'s documentation, and what comes after it.
+/// The picture in [`CpuRing::divide`]'s documentation, and the steps after it.
 #[test]
 fn of_what_a_ring_lost_only_samples_are_lost_events() {
     let machine = Fake::default().file(ONLINE, "0\n");
@@ -202,7 +202,7 @@ fn of_what_a_ring_lost_only_samples_are_lost_events() {
     assert_eq!(divide(5, 1, 3, 8), (loss(3, 1), Some(1)));
     assert_eq!(divide(2, 3, 3, 8), (None, Some(2)), "no switch is missing");
     assert_eq!(divide(4, 3, 7, 8), (loss(0, 4), None), "who came in is");
-    // One more sample and two more records are lost before the ring could say so.
+    // One more sample and two more records are lost before the ring could report it.
     lose(&machine, 3, 9, 9);
     rings.tell_rest(&mut merger);
     assert_eq!(told(&mut merger), [(0, Kind::Lost(loss(1, 2).expect("a loss")))]);
@@ -246,7 +246,7 @@ fn events_that_were_counted_and_neither_written_nor_lost_are_unreported() {
     machine.fire(1, |attr| attr.type_ == 2 && attr.config == second, 3);
     rings.rings[1].reported.others = 1;
     assert_eq!(rings.stats().unreported.total(), 0, "there may be more in the rings");
-    // One CPU ends with the recording, the other before.
+    // For one CPU, that is the end of the recording; the other one ends earlier.
     machine.write(ONLINE, "0\n");
     rings.look_for_cpus(&Suspects::These(Vec::new()), &mut merger).expect("nothing is refused");
     rings.tell_rest(&mut merger);

@@ -1,4 +1,4 @@
-//! Tracepoints of a made-up kernel, for the tests of their readers.
+//! Tracepoints of a hypothetical kernel, for the tests of their readers.
 
 use super::*;
 

@@ -1,4 +1,4 @@
-//! The thread that reads samples and finds out which code they are in.
+//! The thread that reads samples and determines which code they are in.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -31,30 +31,29 @@ use fxtrec_kernel::symbols::KernelSymbols;
 use fxtrec_sched::backtrace::{Kind, link_flags, problem};
 use fxtrec_units::{Nanos, Pid, Tid};
 
-/// How often the ring is checked. It has room for what some thousand long waits leave.
+/// How often the ring is checked. It has room for the samples of some thousand long waits.
 pub(super) const LOOK: Duration = Duration::from_millis(10);
 
 /// The same while there are neither samples nor code records, if stacks were not requested.
 const QUIET: Duration = Duration::from_millis(80);
 
-/// How long samples are dealt with while others wait for that: at the end, and before functions are named.
+/// How long samples are processed while another thread waits for that: at the end, and before functions are named.
 const AT_ONCE: Duration = Duration::from_secs(5);
 
-/// Maximum number of programs that are known at the same time. When there are more, all that is known is named, and those that had no stack
-/// lately are forgotten.
+/// Maximum number of programs that are known at the same time. If there are more, all known ones are named, and those without a recent
+/// stack are forgotten.
 pub(super) const MOST_PROGRAMS: usize = 8192;
 
-/// When a program has had no stack lately.
+/// The age of its last stack at which a program counts as unused.
 const LATELY: Nanos = Nanos(3_000_000_000);
 
-/// How long programs are not forgotten again since too many frames have no names.
+/// For this long after too many frames had no names, no programs are forgotten.
 const FULL: Nanos = Nanos(10_000_000_000);
 
-/// Maximum number of known mappings, for all programs together: code in others is in no file.
+/// Maximum number of known mappings, for all programs together: code in further mappings is in no file.
 pub(super) const MOST_PLACED: usize = 96 * 1024;
 
-/// Maximum size in bytes of what is known about all mappings of programs that have stacks; beyond it, all but those of the last program are
-/// read again.
+/// Maximum size in bytes of the mappings of all programs that have stacks; beyond it, all except those of the last program are read again.
 pub(super) const MOST_FOUND: usize = 12 << 20;
 
 /// How many processes are known whose mappings cannot be read.
@@ -63,16 +62,16 @@ const MOST_LOCKED: usize = 1024;
 /// Maximum number of addresses known to be in no file; beyond it, all are looked up again.
 pub(super) const MOST_NOWHERE: usize = 64 * 1024;
 
-/// How many processes are known by the modules that they had before those are forgotten that are over.
+/// For how many processes the numbers of modules are remembered before those of ended processes are forgotten.
 pub(super) const MOST_PROCESSES: usize = 224 * 1024;
 
-/// How many mappings of a program are unwound by tables; others are by frame pointers.
+/// How many mappings of a program are unwound by tables; others are unwound by frame pointers.
 const MOST_UNWOUND: usize = 2048;
 
-/// How many stacks of threads that woke others wait for the stacks of these.
+/// How many stacks of wakers wait for the stacks of the threads that they woke.
 const MOST_WAKES: usize = 16 * 1024;
 
-/// For how long a program without stacks stays known, in a recording that is kept in parts.
+/// How long a program without stacks stays known, in a recording that is kept in parts.
 const FORGET: Nanos = Nanos(300_000_000_000);
 
 /// The kernel among the programs.
@@ -95,7 +94,7 @@ pub(super) struct Mapping {
     pub(super) module_address: u64,
 }
 
-/// What is sent to the capture thread. A program is what a process runs from one execve(2) to the next; they are numbered.
+/// A message to the capture thread. A program is what a process runs from one execve(2) to the next; they are numbered.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Told {
     Code {
@@ -108,10 +107,10 @@ pub(super) enum Told {
     Stack {
         program: usize,
         tid: Tid,
-        /// When the thread was there.
+        /// The time at which the thread was there.
         since: Nanos,
         until: Nanos,
-        /// How long it was, or how long the wait that it ended was, or what it stands for.
+        /// The length of the wait, or of the wait that it ended, or the time that a sample represents.
         weight: u64,
         flags: u32,
         frames: Vec<u64>,
@@ -149,7 +148,7 @@ impl Told {
     }
 }
 
-/// A mapping that was sent, because a frame is in it.
+/// A mapping that was sent, because it contains a frame.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Placed {
     pub(super) mapping: Mapping,
@@ -159,7 +158,7 @@ pub(super) struct Placed {
     has_tables: bool,
 }
 
-/// What is known about a program.
+/// The state of a program.
 #[derive(Debug, Default)]
 pub(super) struct Program {
     pub(super) pid: u32,
@@ -167,24 +166,24 @@ pub(super) struct Program {
     unwinder: Unwinder,
     /// How many mappings the unwinder has tables of.
     unwound: usize,
-    /// All that there were when its mappings were read last.
+    /// All mappings that existed at the last read.
     found: Arc<Vec<ExecutableMapping>>,
-    /// What they take, in bytes.
+    /// Their size, in bytes.
     found_bytes: usize,
     /// The code that it has compiled itself.
     pub(super) made: JitCode,
-    /// The look at the ring in which its mappings were read last.
+    /// The round in which its mappings were last read.
     read_in: Option<u64>,
     /// Its Python functions, if it has an interpreter of a known version.
     pub(super) python: Option<Box<Functions>>,
     pub(super) python_is_unknown: bool,
-    /// Whether its mappings could not be read once.
+    /// Whether its mappings could once not be read.
     failed: bool,
     /// Whether the capture thread has been sent its process.
     told: bool,
-    /// Whether it had no stack for a while: what only new stacks need is not there.
+    /// Whether it had no stack for a while: then data that only new stacks need is not there.
     rests: bool,
-    /// When its last sample was.
+    /// Time of its last sample.
     last: Nanos,
 }
 
@@ -193,12 +192,12 @@ impl Program {
         self.places.at(frame).map(|placed| &placed.mapping)
     }
 
-    /// How many frames there are before the first one that is not code. After a function without a frame pointer, whatever a register held
-    /// is taken for the address of a frame, and what is there for an address in the code.
+    /// How many frames precede the first one that is not code. After a function without a frame pointer, the content of any register is
+    /// taken for the address of a frame, and the memory there for an address in the code.
     fn whole(&self, frames: &[u64]) -> usize {
         let is_code = |frame: u64| self.mapping(frame).is_some() || self.finds(frame);
         let end = frames.iter().position(|&frame| !is_code(frame));
-        // A process that could not be examined is unknown.
+        // A process that could not be inspected is unknown.
         end.filter(|_| !self.found.is_empty()).unwrap_or(frames.len())
     }
 
@@ -207,7 +206,7 @@ impl Program {
         find(&self.found, frame).is_some()
     }
 
-    /// Lets go of what only new stacks need.
+    /// Frees data that only new stacks need.
     fn rest(&mut self) {
         self.rests = true;
         self.forget_found();
@@ -236,11 +235,11 @@ impl Program {
 pub(super) struct Collector {
     pub(super) rings: Rings,
     to: Sender<Told>,
-    /// A request for everything that exists by now.
+    /// A request for everything that exists at this time.
     asked: Receiver<()>,
-    /// Whether functions are named while others are recorded, since a part of the recording may end at any time.
+    /// Whether functions are named during the recording, since a file of it may end at any time.
     in_parts: bool,
-    /// For how long functions get names when a file ends; `None` if they get none at all.
+    /// How long functions are looked up when a file ends; `None` if they are not looked up.
     pub(super) symbols: Option<Duration>,
     /// The time that a sample of a running thread represents, in nanoseconds.
     period: u64,
@@ -253,13 +252,13 @@ pub(super) struct Collector {
     placed: usize,
     /// Frames of programs that are in no mapping.
     nowhere: FxHashSet<(usize, u64)>,
-    /// Processes whose mappings could not be read in time: they are not asked again.
+    /// Processes whose mappings could not be read in time; they are not tried again.
     pub(super) locked: FxHashSet<Pid>,
-    /// The number of the next new one.
+    /// The number of the next new module.
     next_program: usize,
     /// By their memory and, if it was reported, by when they began: the next one's memory may be at the same address.
     by_process: FxHashMap<(Pid, u64, Nanos), usize>,
-    /// How many modules each process had by now, in all programs that it ran; the kernel is process 0.
+    /// The number of modules of each process so far, in all programs that it ran; the kernel is process 0.
     modules: FxHashMap<u32, u16>,
     pub(super) lives: MappingHistory,
     pub(super) pythons: Interpreters,
@@ -278,7 +277,7 @@ pub(super) struct Collector {
     pub(super) looks: u64,
     /// When the ring was last checked.
     pub(super) fetched: Instant,
-    /// Its content that is to be sent.
+    /// The part of its content that must be sent.
     samples: VecDeque<Sample>,
     /// Bytes of that.
     waiting: usize,
@@ -290,16 +289,16 @@ pub(super) struct Collector {
     forgotten: Nanos,
     /// Frames that stay unnamed, of programs that were forgotten.
     pub(super) lost_names: u64,
-    /// How many programs are too many.
+    /// More programs than this are too many.
     many: usize,
-    /// When programs without a recent stack were last searched for.
+    /// When programs without a recent stack were last searched.
     rested: Nanos,
     /// When to check again for deleted files.
     pub(super) deleted: Instant,
 }
 
 impl Collector {
-    /// Tells `to`. `asked` is for recordings that are kept in parts, each with the names that it needs.
+    /// Tells `to`. `asked` is for recordings in several files, each with the names that it needs.
     pub(super) fn new(
         rings: Rings,
         (wanted, symbols): (Wanted, Option<Duration>),
@@ -354,17 +353,17 @@ impl Collector {
         self.named.clone()
     }
 
-    /// Reads until `stop` is set, and then what is left; names functions last.
+    /// Reads until `stop` is set, and then reads the rest; names functions last.
     pub(super) fn run(mut self, stop: &StopToken) -> Counts {
         self.rings.be_taken_by_this_thread();
         if self.rings.has_own_stacks() {
-            // To tell the tracepoint's own functions from the rest.
+            // To distinguish the tracepoint's own functions from the rest.
             self.kernel();
         }
         self.meet_pythons();
         let mut pause = LOOK;
         while !stop.is_stopped() {
-            // A request always precedes this look.
+            // A request always precedes this round.
             let is_asked = self.asked.try_recv().is_ok();
             let until = Instant::now() + AT_ONCE;
             // If stacks were requested, a short-lived program whose code was not reported must be examined before it ends.
@@ -378,7 +377,7 @@ impl Collector {
             }
             self.forget_old();
             self.let_deleted_go();
-            // The request comes first, and then the call that makes it hurry.
+            // The request is sent first, followed by the call that makes it return early.
             if self.asked.is_empty() {
                 self.rings.let_others_go();
             }
@@ -399,7 +398,7 @@ impl Collector {
         self.counts()
     }
 
-    /// Counts the samples for which there was no time.
+    /// Counts the samples that could not be processed in time.
     fn lose_rest(&mut self) {
         self.counts.lost += self.samples.len() as u64;
         self.samples = VecDeque::new();
@@ -443,7 +442,7 @@ impl Collector {
         found
     }
 
-    /// Takes over what is in the ring, and examines new processes at once: they may end soon.
+    /// Takes the content of the ring, and inspects new processes at once: they may end soon.
     pub(super) fn fetch(&mut self) -> bool {
         self.looks += 1;
         self.fetched = Instant::now();
@@ -456,7 +455,7 @@ impl Collector {
         self.lives.lose(read.lost_code);
         read.code().for_each(|record| self.lives.note(record));
         let new = read.samples;
-        // Finding files and names may have taken longer than what has ended is remembered.
+        // Finding files and names may have taken longer than ended processes are remembered.
         let waiting = self.samples.front().map(|sample| sample.since);
         self.lives.need(waiting);
         self.handled.store(waiting.unwrap_or(now).0, Ordering::Relaxed);
@@ -487,7 +486,7 @@ impl Collector {
         found
     }
 
-    /// A stack of the kernel's table.
+    /// A stack in the kernel's table.
     fn in_table(&mut self, number: u32) -> Arc<[u64]> {
         let (known, rings) = (&mut self.user_stacks, &self.rings);
         let read = || rings.user_stack(number).unwrap_or_default().into();
@@ -506,7 +505,7 @@ impl Collector {
         if kernel.len() >= KERNEL_FRAMES {
             problems |= problem::KERNEL_TOO_DEEP;
         }
-        // The kernel stays: its symbols are read at the end, which takes a while.
+        // The kernel is kept: its symbols are read at the end, which takes a while.
         for (at, &frame) in kernel.iter().enumerate() {
             self.frames.note((KERNEL, frame, at > 0));
         }
@@ -562,7 +561,7 @@ impl Collector {
         }
     }
 
-    /// A stack that was taken on a tracepoint begins with what takes it.
+    /// A stack that was taken on a tracepoint begins with the functions that take it.
     fn without_tracepoint<'a>(&self, kind: SampleKind, frames: &'a [u64]) -> &'a [u64] {
         let (true, Some(code)) = (self.rings.is_own_stack(kind), &self.kernel) else {
             return frames;
@@ -577,7 +576,7 @@ impl Collector {
         &frames[own..]
     }
 
-    /// The program's functions, the innermost first, and what they lack.
+    /// The program's functions, the innermost first, and the missing parts.
     fn user_part(&mut self, sample: &Sample) -> (Vec<u64>, u32) {
         match &sample.user {
             UserStack::NoProgram => (Vec::new(), 0),
@@ -624,7 +623,7 @@ impl Collector {
         self.code_of(frames, problems, sample)
     }
 
-    /// Selects those of these frames that are code; sends the files that they are in.
+    /// Selects the frames that are code; sends the files that they are in.
     fn code_of(&mut self, mut frames: Vec<u64>, problems: u32, sample: &Sample) -> (Vec<u64>, u32) {
         let code = self.user_frames(&frames, sample);
         let cut = if code < frames.len() { problem::USER_CUT } else { 0 };
@@ -647,7 +646,7 @@ impl Collector {
         self.kernel.get_or_insert_with(|| KernelCode::read(symbols.clone()))
     }
 
-    /// Tells which part of the kernel a frame is in, as far as that is new.
+    /// Reports which part of the kernel a frame is in, if that is new.
     pub(super) fn kernel_frame(&mut self, frame: u64) {
         if self.programs.entry(KERNEL).or_default().mapping(frame).is_some() {
             return;
@@ -666,7 +665,7 @@ impl Collector {
         self.tell(Told::Code { program: KERNEL, tid, until, modules, mappings: vec![mapping] });
     }
 
-    /// The number of the program that a sample is of.
+    /// The number of the program that a sample belongs to.
     pub(super) fn program(&mut self, sample: &Sample) -> usize {
         let life = self.lives.of_sample(sample.pid, when(sample), sample.space);
         let key = (sample.pid, sample.space, life.map_or(Nanos(0), AddressSpace::since));
@@ -679,7 +678,7 @@ impl Collector {
             program.wake(&self.images);
         }
         if !std::mem::replace(&mut program.told, true) {
-            // Names of functions need the process, also where nothing explains a frame.
+            // Names of functions need the process, even if nothing explains a frame.
             let (modules, mappings) = (Vec::new(), Vec::new());
             let Sample { tid, until, .. } = *sample;
             self.tell(Told::Code { program: number, tid, until, modules, mappings });
@@ -687,7 +686,7 @@ impl Collector {
         number
     }
 
-    /// Tells which files the frames of a program are in, as far as that is new. How many frames are code.
+    /// Reports which files the frames of a program are in, if that is new. How many frames are code.
     fn user_frames(&mut self, frames: &[u64], sample: &Sample) -> usize {
         let number = self.program(sample);
         for (at, &frame) in frames.iter().enumerate() {
@@ -697,7 +696,7 @@ impl Collector {
         self.programs[&number].whole(frames)
     }
 
-    /// Tells which file a frame is in, as far as that is new. `frames` are of the same program.
+    /// Reports which file a frame is in, if that is new. `frames` are of the same program.
     fn locate(&mut self, number: usize, frame: u64, frames: &[u64], sample: &Sample) {
         let program = &self.programs[&number];
         if program.mapping(frame).is_some() || self.nowhere.contains(&(number, frame)) {
@@ -711,7 +710,7 @@ impl Collector {
 
     fn read_mappings(&mut self, number: usize, frames: &[u64], sample: &Sample) {
         let program = self.programs.entry(number).or_default();
-        // Whatever the result: a process that has ended is not examined for each of its frames.
+        // This is done whatever the result, so that a process that has ended is not examined for each of its frames.
         program.read_in = Some(self.looks);
         let is_its = |found: &Arc<Vec<ExecutableMapping>>| {
             frames.iter().any(|frame| find(found, *frame).is_some())
@@ -724,7 +723,7 @@ impl Collector {
             found.retain(is_user);
             Arc::new(found)
         };
-        // By now the process may run another program, or a child of the one that blocked.
+        // The process may run another program now, or may be a child of the one that blocked.
         if let Some(found) = told.filter(is_its).or_else(|| Some(ask()).filter(is_its)) {
             program.found_bytes = found.iter().map(ExecutableMapping::bytes).sum();
             program.found = found;
@@ -744,7 +743,7 @@ impl Collector {
         }
     }
 
-    /// Tells which file a frame is in.
+    /// Reports which file a frame is in.
     fn tell_mapping(&mut self, number: usize, frame: u64, sample: &Sample) {
         let program = self.programs.entry(number).or_default();
         let found = program.found.clone();
@@ -757,7 +756,7 @@ impl Collector {
         let mapped = mapped.filter(is_named).filter(|_| self.placed < MOST_PLACED);
         let number_of = |_| next_module(&mut self.modules, program.pid);
         let (Some(mapped), Some(id)) = (mapped, mapped.and_then(number_of)) else {
-            // A process that could not be examined may be readable at the next try.
+            // A process that could not be inspected may be readable at the next attempt.
             if !program.found.is_empty() {
                 if self.nowhere.len() >= MOST_NOWHERE {
                     self.nowhere.clear();
@@ -795,7 +794,7 @@ impl Collector {
         self.tell(Told::Code { program: number, tid, until, modules, mappings: vec![mapping] });
     }
 
-    /// Forgets programs that had no stack for a long time: most have ended. If there are many, those that had none lately.
+    /// Forgets programs that had no stack for a long time: most have ended. If there are many, forgets those without a recent stack.
     fn forget_old(&mut self) {
         let now = clock::now();
         if now.0 >= self.rested.0 + LATELY.0 / 2 {
@@ -823,7 +822,7 @@ impl Collector {
             (number != KERNEL && program.last.0 < since).then_some(number)
         };
         let over: FxHashSet<usize> = self.programs.iter().filter_map(is_old).collect();
-        // No more than every few thousand.
+        // At most once every few thousand.
         self.many = MOST_PROGRAMS.max(self.programs.len() - over.len() + MOST_PROGRAMS / 2);
         if over.is_empty() {
             return;
@@ -849,7 +848,7 @@ impl Collector {
 /// The kernel's own process id: that of the idle task.
 const KERNEL_PROCESS: u32 = 0;
 
-/// The number of a new module of a process: a program that it executes later has others. `None` when there are no more.
+/// The number of a new module of a process: a program that it executes later has different numbers. `None` when there are no more.
 fn next_module(modules: &mut FxHashMap<u32, u16>, pid: u32) -> Option<u16> {
     let next = modules.entry(pid).or_default();
     let number = *next;
@@ -857,7 +856,7 @@ fn next_module(modules: &mut FxHashMap<u32, u16>, pid: u32) -> Option<u16> {
     Some(number)
 }
 
-/// When the thread was where its stack says.
+/// The time at which the stack was recorded.
 fn when(sample: &Sample) -> Nanos {
     match sample.kind {
         SampleKind::OffCpu => sample.since,
@@ -865,7 +864,7 @@ fn when(sample: &Sample) -> Nanos {
     }
 }
 
-/// The most bytes of a module's name that a record takes.
+/// The maximum number of bytes of a module's name that a record takes.
 const MOST: usize = 255;
 
 /// A path as the name of a module: its end, if it is too long.
@@ -878,7 +877,7 @@ pub(super) fn name_of(path: &str) -> String {
     clean[from..].to_owned()
 }
 
-/// The executable mappings of a process; none where it is gone, or its memory was `locked` for too long.
+/// The executable mappings of a process; empty if it is gone, or if its memory was `locked` for too long.
 pub(super) fn mappings(locked: &mut FxHashSet<Pid>, pid: Pid) -> Vec<ExecutableMapping> {
     if locked.contains(&pid) {
         return Vec::new();

@@ -1,7 +1,7 @@
-//! Questions about the files of recorded processes, and what happens if files never answer.
+//! Requests about the files of recorded processes, and what happens if files never respond.
 //!
-//! Another process opens and reads the files: see [`Worker`], and [`super::reader`] for what it does. The recorder itself opens none of
-//! them. It holds each by a descriptor that only identifies the file (`O_PATH`), and sends this along with a question.
+//! Another process opens and reads the files: see [`Worker`], and [`super::reader`] for what it does. The recorder itself opens no such
+//! file. It holds each by a descriptor that only identifies the file (`O_PATH`), and sends the descriptor along with a request.
 
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::Arc;
@@ -18,7 +18,7 @@ use super::wire::{Ask, Packed};
 /// How long to wait for a file.
 const PATIENCE: Patience = Patience { idle: Duration::from_secs(2), most: Duration::from_secs(6) };
 
-/// Maximum time to wait in vain, for all files together; after that, no more files are read.
+/// Maximum time to wait without success, for all files together; after that, no more files are read.
 const MOST_LOST: Duration = Duration::from_secs(8);
 
 /// The file did not answer.
@@ -46,12 +46,12 @@ impl Files {
         Files { workers: Workers::new(start, PATIENCE, MOST_LOST), silent: 0, maps: Arc::default() }
     }
 
-    /// How many files did not answer.
+    /// How many files did not respond.
     pub(super) fn silent(&self) -> u64 {
         self.silent
     }
 
-    /// Describes the file of a mapping, with tables to unwind by if they take at most `room` bytes.
+    /// Describes the file of a mapping, with unwind tables if they take at most `room` bytes.
     pub(super) fn describe(
         &mut self,
         pid: u32,
@@ -62,8 +62,8 @@ impl Files {
         Ok(file.and_then(|file| Some((Described::read(&answer)?, file))))
     }
 
-    /// Finds the functions of a file that contain these addresses; returns whether all were looked up. A file that is `kept` will be asked
-    /// again soon.
+    /// Finds the functions of a file that contain these addresses; returns whether all were looked up. A file that is `kept` will be
+    /// requested again soon.
     pub(super) fn names(
         &mut self,
         file: impl AsFd,
@@ -71,11 +71,11 @@ impl Files {
         take: impl FnMut(u64, String),
     ) -> Result<bool, Silent> {
         let (answer, _) = self.ask(&Ask::Name(names), Some(file.as_fd()))?;
-        // A malformed answer names nothing.
+        // A malformed answer contains no names.
         Ok(reader::each_name(&answer, take).unwrap_or(true))
     }
 
-    /// Opens the map of what a process has compiled.
+    /// Opens the perf map of a process, which names code that it compiled.
     pub(super) fn map(&mut self, pid: u32) -> Result<Option<OwnedFd>, Silent> {
         Ok(self.ask(&Ask::Map { pid }, None)?.1)
     }
@@ -101,7 +101,7 @@ impl Files {
         Ok(self.ask(&Ask::Memory { pid, mapping }, None)?.1)
     }
 
-    /// Reads code objects of Python in such memory: addresses, each with the mark of what was found there before.
+    /// Reads Python code objects in such memory: addresses, each with the mark of the object that was found there before.
     pub(super) fn python(
         &mut self,
         memory: impl AsFd,
@@ -141,7 +141,7 @@ pub(super) mod tests {
         Ok(Worker::at(ours))
     }
 
-    /// A worker that ends at the first question, as if by a damaged file.
+    /// A worker that ends at the first request, as if by a damaged file.
     fn ending() -> io::Result<Worker> {
         Ok(Worker::at(UnixStream::pair()?.0))
     }
@@ -157,7 +157,7 @@ pub(super) mod tests {
     }
 
     #[test]
-    fn a_file_tells_about_itself_and_names_its_functions() {
+    fn a_file_describes_itself_and_names_its_functions() {
         let mut files = in_this_process();
         let (own, mapping) = (std::process::id(), own_program());
         let found = files.describe(own, &mapping, 64 << 20).expect("it answers");

@@ -4,18 +4,18 @@ use std::collections::hash_map::Entry;
 
 use rustc_hash::{FxHashMap, FxHashSet};
 
-/// How many distinct frames, over all programs, get names. The others are only counted.
+/// The maximum number of distinct frames, over all programs, that get names. Further ones are only counted.
 pub(super) const MOST_FRAMES: usize = 224 * 1024;
 
-/// A program, an address in it, and whether a call returns to this address.
+/// A program, an address in it, and whether the address is a return address.
 pub(super) type Frame = (usize, u64, bool);
 
 /// How a frame was seen.
 #[derive(Clone, Copy, Debug)]
 struct Seen {
-    /// If a frame is seen both ways, it is in the same function, except where a call is the last thing that a function does.
+    /// If it was seen as both, the function is the same, except when a call is the last instruction of a function.
     returned_to: bool,
-    /// The number of stacks that have it.
+    /// The number of stacks that contain it.
     times: u32,
 }
 
@@ -25,7 +25,7 @@ pub(super) struct Frames {
     all: FxHashMap<(usize, u64), Seen>,
     /// Frames whose functions were not looked up yet.
     new: Vec<(usize, u64)>,
-    /// Frames that get a name when a file ends, if at all.
+    /// Frames that get a name only when a file ends.
     pub(super) later: Vec<(usize, u64)>,
     /// How often there was no room for a frame.
     pub(super) left_out: u64,
@@ -62,13 +62,13 @@ impl Frames {
         self.all.get(&(program, frame)).map_or(0, |seen| seen.times.into())
     }
 
-    /// The new frames, to be taken from the end; at the end of a file, with those that wait for it.
+    /// The new frames, to be taken from the end; at the end of a file, with the frames that wait for it.
     pub(super) fn take_new(&mut self, is_end: bool) -> Vec<Frame> {
         let mut new = std::mem::take(&mut self.new);
         if is_end {
             new.append(&mut self.later);
         }
-        // Sorted so that one file comes after the other.
+        // Sorted so that frames of the same file are together.
         new.sort_unstable_by(|one, other| other.cmp(one));
         new.into_iter().filter_map(|key| self.frame(key)).collect()
     }
@@ -79,7 +79,7 @@ impl Frames {
         let mut taken = Vec::new();
         for keys in [&mut new, &mut later] {
             keys.retain(|key| {
-                // A frame that is no longer known needs no name.
+                // A frame that was dropped needs no name.
                 let Some(frame) = self.frame(*key) else { return false };
                 let is_one = is_one(frame);
                 taken.extend(is_one.then_some(frame));

@@ -1,8 +1,8 @@
 //! The files that code was loaded from.
 //!
-//! A file is held from the moment that a process was seen with it, because its name may mean another file later. Another process reads it:
-//! see [`super::files`]. A deleted file is released so that its disk space becomes free; the functions that were seen so far are named
-//! before that.
+//! A file is held from the moment that a process was seen with it, because its name may refer to another file later. Another process reads
+//! it: see [`super::files`]. A deleted file is released so that its disk space is freed; before that, its functions that occurred so far
+//! are named.
 
 use std::os::fd::{AsFd, OwnedFd};
 use std::path::{Path, PathBuf};
@@ -21,13 +21,13 @@ use super::python::layout::Interpreter;
 use super::reader::{Described, Names};
 use super::unwind::Tables;
 
-/// The most files that are held at a time; of others only the build id is known.
+/// The maximum number of files that are held open at a time; for further files, only the build id is known.
 const MOST_FILES: usize = 256;
 
-/// The most files that are known. Code in further files is put in a module without a build id.
+/// The maximum number of files that are known. Code in further files is put in a module without a build id.
 pub(super) const MOST_IMAGES: usize = 8 * 1024;
 
-/// The most bytes of unwind tables that are kept: a browser's take 20 MB, libc's 150 KB.
+/// The maximum number of bytes of unwind tables that are kept: a browser's take 20 MB, libc's 150 KB.
 pub(super) const MOST_TABLES: usize = 20 << 20;
 
 /// Functions of files with larger symbol tables (in bytes) are named all at once, and not kept.
@@ -50,19 +50,19 @@ struct Image {
     segments: Vec<Segment>,
     /// Bytes of its symbol tables.
     symbols: u64,
-    /// `None` if too many files are held, its process may not read it, it did not answer, or it was deleted.
+    /// `None` if too many files are held, its process may not read it, it did not respond, or it was deleted.
     file: Option<OwnedFd>,
     rights: Rights,
     /// The Python interpreter in it.
     python: Option<Arc<Interpreter>>,
-    /// Tables to unwind its functions by.
+    /// The tables to unwind its functions with.
     tables: Option<Tables>,
     /// Whether it did not answer.
     is_silent: bool,
 }
 
 impl Image {
-    /// A file that did not answer when its description was read.
+    /// A file that did not respond when its description was read.
     fn silent(mapping: &ExecutableMapping) -> Image {
         let path = &mapping.path;
         Image {
@@ -93,7 +93,7 @@ pub(super) struct Images {
     /// How many more bytes tables may take.
     room: usize,
     files: Files,
-    /// Addresses without a name because their files did not answer.
+    /// Addresses without a name because their files did not respond.
     unanswered: u64,
 }
 
@@ -198,7 +198,7 @@ impl Images {
         (0..self.all.len()).filter(|&number| is_deleted(&self.all[number])).collect()
     }
 
-    /// Frees the tables of released files that no program uses, if others may need the room.
+    /// Frees the tables of released files that no program uses, if the room may be needed.
     pub(super) fn free_tables(&mut self) {
         if self.room >= MOST_TABLES / 2 {
             return;
@@ -228,12 +228,12 @@ impl Images {
         &mut self.files
     }
 
-    /// How many files did not answer, and how many addresses therefore have no name.
+    /// How many files did not respond, and how many addresses therefore have no name.
     pub(super) fn unanswered(&self) -> (u64, u64) {
         (self.files.silent(), self.unanswered)
     }
 
-    /// The tables to unwind a file's functions by, if it has any.
+    /// The tables to unwind a file's functions with, if it has any.
     pub(super) fn tables(&self, image: usize) -> Option<&Tables> {
         self.all[image].tables.as_ref()
     }
@@ -243,7 +243,7 @@ impl Images {
         self.all[image].python.as_ref()
     }
 
-    /// Whether it is better to name the functions of a file all at once.
+    /// Whether it is better to look up all functions of a file together.
     pub(super) fn has_many_symbols(&self, image: usize) -> bool {
         self.all[image].file.is_some() && self.all[image].symbols > MANY_SYMBOLS
     }
@@ -262,7 +262,7 @@ impl Images {
         self.all[image].build_id.clone()
     }
 
-    /// The address of the beginning of a mapping, in the file's own terms, as its symbols have it.
+    /// The address of the beginning of a mapping, as in the file's symbols.
     pub(super) fn address(&self, image: usize, mapping: &ExecutableMapping) -> u64 {
         let begins = |segment: &&Segment| {
             let first = segment.offset / PAGE * PAGE;

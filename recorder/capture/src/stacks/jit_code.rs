@@ -15,17 +15,17 @@ use super::files::Files;
 /// The shortest time between two attempts to get a process's map.
 const PATIENCE: Duration = Duration::from_secs(1);
 
-/// The most bytes of a map that are read; what comes after them is not known.
+/// The maximum number of bytes of a map that are read; the rest is unknown.
 const MOST_BYTES: u64 = 64 << 20;
 
-/// The most bytes of a line that are used.
+/// The maximum number of bytes of a line that are used.
 const LINE_BYTES: usize = 4096;
 
-/// The most bytes that names of all programs take, including what a function itself takes.
+/// The maximum number of bytes for the names of all programs, including the overhead of each function.
 pub(super) const MOST_MADE: usize = 8 << 20;
 const FUNCTION_BYTES: usize = 64;
 
-/// The most maps that are held at a time. Functions of further programs have no names.
+/// The maximum number of maps that are held at a time. Functions of further programs have no names.
 const MOST_MAPS: usize = 256;
 
 /// The most addresses of a program that get names.
@@ -40,12 +40,12 @@ pub(super) fn is_made(path: &Path) -> bool {
             .any(|start| path.starts_with(start))
 }
 
-/// What a program has compiled, as far as stacks contain it.
+/// The functions that a program has compiled, as far as stacks contain them.
 #[derive(Debug, Default)]
 pub(super) struct JitCode {
     /// Together with the token that counts it.
     map: Option<(OwnedFd, Arc<()>)>,
-    /// Whether its file did not answer.
+    /// Whether its file did not respond.
     is_silent: bool,
     /// When the process's map was last looked for.
     asked: Option<Instant>,
@@ -74,7 +74,7 @@ impl JitCode {
         self.addresses.contains(&address)
     }
 
-    /// Whether its file did not answer.
+    /// Whether its file did not respond.
     pub(super) fn is_silent(&self) -> bool {
         self.is_silent
     }
@@ -240,7 +240,7 @@ mod tests {
     }
 
     #[test]
-    fn what_programs_fill_themselves_is_told_from_files() {
+    fn what_programs_fill_themselves_is_distinguished_from_files() {
         for path in ["", "[anon:v8]", "[heap]", "/memfd:doublemapper (deleted)"] {
             assert!(is_made(Path::new(path)), "{path}");
         }

@@ -10,7 +10,7 @@
 //! perf reports each of these as it happens, but in a separate ring for each CPU, so a record in the second ring may be older than those
 //! read from the first. Records wait here until every ring has been read past their time.
 //!
-//! A process that existed before is not known until it has a child: then its mappings are read once.
+//! A process that existed before is unknown until it has a child: then its mappings are read once.
 
 use std::collections::VecDeque;
 use std::ffi::OsString;
@@ -32,33 +32,33 @@ use fxtrec_units::{Nanos, Pid};
 /// How long ended processes are remembered, for stacks that are processed later.
 const MEMORY: u64 = 2_000_000_000;
 
-/// Maximum number of mappings that are kept, for all processes together. Beyond that, all are forgotten; processes that still live can be
-/// read again. A mapping that takes more memory than usual counts as several.
+/// Maximum number of mappings that are kept, for all processes together. Beyond that limit, all are forgotten; processes that still run can
+/// be read again. A mapping that takes more memory than usual counts as several.
 pub(super) const MOST: usize = 48 * 1024;
 
-/// The size of one, in bytes.
+/// The size of one mapping, in bytes.
 pub(super) const UNIT: usize = 256;
 
-/// The number that these mappings count as.
+/// The size by which these mappings are counted.
 fn units_of(mappings: &[ExecutableMapping]) -> usize {
     mappings.iter().map(|mapping| 1 + mapping.bytes() / UNIT).sum()
 }
 
-/// Maximum number of mappings of one process. A just-in-time compiler may make new ones all the time.
+/// Maximum number of mappings of one process. A just-in-time compiler may create new ones all the time.
 const MOST_OF_ONE: usize = 4096;
 
-/// The code of a process from one execve(2) to the next, or since it began.
+/// The code of a process from one execve(2) to the next, or since the process began.
 #[derive(Clone, Debug)]
 pub(super) struct AddressSpace {
     since: Nanos,
-    /// The memory of which there was a sample; other memory has other code.
+    /// The memory that the sample came from; other memory has other code.
     space: Option<u64>,
     /// A child shares its parent's until either changes.
     mappings: Arc<Vec<ExecutableMapping>>,
 }
 
 impl AddressSpace {
-    /// When it began; 0 if it existed before.
+    /// When it began; 0 if it existed before the recording.
     pub(super) fn since(&self) -> Nanos {
         self.since
     }
@@ -97,26 +97,26 @@ struct Told {
 pub(super) struct MappingHistory {
     /// For each process, in order of time.
     of: FxHashMap<Pid, Vec<AddressSpace>>,
-    /// Records that older ones may still precede.
+    /// Records that older records may still precede.
     waiting: Vec<Told>,
     /// Time, process, and the earliest beginning of lives that must be kept.
     over: VecDeque<(Nanos, Pid, Nanos)>,
     /// How many mappings were added since the last count.
     added: usize,
     lost: u64,
-    /// The changes that matter for Python interpreters, if they are wanted.
+    /// The changes that matter for Python interpreters, if requested.
     changes: Option<Vec<(Pid, Change)>>,
-    /// Time of the oldest sample that has not been processed, if there is one.
+    /// Time of the oldest sample that has not been processed, if any.
     needed_since: Option<Nanos>,
 }
 
 impl MappingHistory {
-    /// No sample needs what ended before `since`.
+    /// No sample needs code that ended before `since`.
     pub(super) fn need(&mut self, since: Option<Nanos>) {
         self.needed_since = since;
     }
 
-    /// From now on, notes what matters for Python interpreters.
+    /// From now on, records data about Python interpreters.
     pub(super) fn follow_pythons(&mut self) {
         self.changes.get_or_insert_default();
     }
@@ -125,7 +125,7 @@ impl MappingHistory {
         self.changes.as_mut().map(std::mem::take).unwrap_or_default()
     }
 
-    /// Takes a record; others than those of mappings, forks, execve(2) and exits are ignored.
+    /// Processes a record; only those of mappings, forks, execve(2) and exits matter.
     pub(super) fn note(&mut self, record: RawRecord<'_>) {
         if record.kind == b::PERF_RECORD_MMAP2 {
             self.waiting.extend(mapped(Cursor::new(record.body)));
@@ -215,8 +215,8 @@ impl MappingHistory {
         self.of.get(&pid)?.iter().rev().find(|life| life.since <= time)
     }
 
-    /// Same for a sample of its memory `space`. Also `None` if the memory is not the same as before in this life: then an execve(2) was not
-    /// reported, for example on a CPU that came online later.
+    /// The same for a sample of its memory `space`. Also `None` if the memory is not the same as before in this life: then an execve(2) was
+    /// not reported, for example on a CPU that came online later.
     pub(super) fn of_sample(&mut self, pid: Pid, time: Nanos, space: u64) -> Option<&AddressSpace> {
         let life = self.of.get_mut(&pid)?.iter_mut().rev().find(|life| life.since <= time)?;
         (*life.space.get_or_insert(space) == space).then_some(life)
@@ -276,7 +276,7 @@ impl MappingHistory {
         mappings.sort_unstable_by_key(|mapping| mapping.start);
     }
 
-    /// Forgets what ended long ago, or everything if that is too much.
+    /// Forgets code that ended long ago, or everything if there is too much.
     fn forget(&mut self, now: Nanos) {
         let now = self.needed_since.map_or(now, |since| now.min(since));
         while let Some(&(time, pid, since)) = self.over.front()
@@ -313,7 +313,7 @@ pub(super) fn find(mappings: &[ExecutableMapping], address: u64) -> Option<&Exec
     mappings.get(behind.checked_sub(1)?).filter(|mapping| mapping.has(address))
 }
 
-/// Whether it is in user space: a mapping in the upper half would be taken for the kernel's.
+/// Whether it is in user space: a mapping in the upper half would be mistaken for the kernel's.
 pub(super) fn is_user(mapping: &ExecutableMapping) -> bool {
     mapping.end >> 63 == 0
 }
@@ -419,7 +419,7 @@ mod tests {
         let mapping = &life.mappings()[0];
         assert_eq!((mapping.start, mapping.end, mapping.offset), (0x1000, 0x2000, 0x2000));
         assert_eq!((mapping.flags, &mapping.file), (0b101, &Some(("fd:01".to_owned(), 6))));
-        // What a child loads belongs to the child only.
+        // Mappings that a child loads belong to the child only.
         map(&mut lives, 80, 6, (0x5000, 0x1000), "/own.so");
         lives.settle(Nanos(90), nobody);
         assert_eq!(paths(&lives, 6, 85).map(|paths| paths.len()), Some(3));
@@ -427,7 +427,7 @@ mod tests {
     }
 
     #[test]
-    fn memory_that_is_another_than_before_has_not_the_code_that_was_told() {
+    fn memory_that_is_another_than_before_has_not_the_code_that_was_reported() {
         let mut lives = MappingHistory::default();
         exec(&mut lives, 10, 5);
         map(&mut lives, 20, 5, (0x1000, 0x1000), "/first");
@@ -474,7 +474,7 @@ mod tests {
         for pid in [5, 6, 7] {
             assert_eq!(paths(&lives, pid, 25), Some(vec!["/shell".to_owned()]), "{pid}");
         }
-        // A parent that runs another program by now does not show what its child had.
+        // A parent that has executed another program no longer has the mappings that its child inherited.
         fork(&mut lives, 40, 9, 8);
         exec(&mut lives, 50, 8);
         lives.settle(Nanos(60), nobody);

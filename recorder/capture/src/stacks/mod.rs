@@ -6,10 +6,10 @@
 //!   capture thread          events ... events ... events ...     records, once the events are as late as the sample
 //! ```
 //!
-//! In recordings that are kept in parts, functions are named as they are met, since a part may have to be written at any time.
+//! In recordings with several files, functions are named as they are met, since a file may have to be completed at any time.
 //!
-//! The thread that looks processes up may wait, so it is a separate thread. The capture thread only takes what is ready, once in a
-//! round. Files are read by another process (`fxtrec-files`), which is abandoned when one never answers: see [`files`].
+//! Looking up processes may block, so a separate thread does it. The capture thread only takes results that are ready, once per round.
+//! Another process (`fxtrec-files`) reads files; it is abandoned if a file never answers: see [`files`].
 
 mod collector;
 mod files;
@@ -56,13 +56,13 @@ use write::Records;
 /// Default time limit for naming functions when a file ends.
 pub const NAMING: Duration = Duration::from_secs(5);
 
-/// How much may wait for the capture thread. What comes then is counted as lost.
+/// How much may wait for the capture thread. Anything beyond that is counted as lost.
 const WAITING: usize = 4 * 1024;
 
 /// Counts of stacks by outcome.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Counts {
-    /// Backtraces that were written.
+    /// Backtraces written.
     pub written: u64,
     pub kernel_unreadable: u64,
     pub kernel_too_deep: u64,
@@ -73,34 +73,34 @@ pub struct Counts {
     pub user_unproved: u64,
     /// Stacks that lack Python functions, or have them misplaced.
     pub python: u64,
-    /// Programs with a Python interpreter of a version that is not known.
+    /// Programs with a Python interpreter of an unknown version.
     pub unknown_pythons: u64,
-    /// Samples that were lost, since a buffer was full.
+    /// Samples that were lost because a buffer was full.
     pub lost: u64,
     /// Switches that the kernel's program did not see.
     pub unseen: u64,
-    /// Waits that are not known, since two threads had the same place in the kernel's table.
+    /// Waits that are unknown because two threads had the same slot in the kernel's table.
     pub given_up: u64,
     /// Samples of threads that are no longer known.
     pub unknown_threads: u64,
-    /// Processes that could not be examined, usually because they had ended.
+    /// Processes that could not be inspected, usually because they had exited.
     pub unknown_processes: u64,
-    /// Records of code as it was loaded, or of processes, that were lost.
+    /// Lost records of loaded code or of processes.
     pub lost_mappings: u64,
-    /// Files that were not read, since their file systems did not answer or reading them took too much, and addresses that have no name
-    /// for that.
+    /// Files that were not read, because their file systems did not respond or reading took too much, and the addresses that lack a name
+    /// for this reason.
     pub unanswered_files: u64,
     pub unanswered_addresses: u64,
-    /// Functions that were given a name.
+    /// Functions that were named.
     pub symbols: u64,
     /// Frames without a name, for lack of time or room.
     pub unnamed: u64,
-    /// Samples that are not written for Perfetto: there was no room to keep them.
+    /// Samples that are not written for Perfetto, for lack of room.
     pub not_in_perfetto: u64,
 }
 
 impl Counts {
-    /// Counts what a stack that is written lacks.
+    /// Counts the missing parts of a written stack.
     fn note(&mut self, problems: u32) {
         for (bit, count) in [
             (problem::KERNEL_UNREADABLE, &mut self.kernel_unreadable),
@@ -117,18 +117,18 @@ impl Counts {
     }
 }
 
-/// The kind of output of a recording: how its stacks are explained depends on it.
+/// The kind of output, which determines how stacks are explained.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kept {
-    /// It is one file.
+    /// A single file.
     Whole,
-    /// It is divided into files, each of which explains its stacks.
+    /// Several files, each of which explains its own stacks.
     InPieces,
-    /// The newest part of it is kept, and written on request.
+    /// Only the newest part is kept, and it is written on request.
     Newest,
 }
 
-/// How many of the frames that a file's end waits for were looked up.
+/// Progress of looking up the frames that the end of a file waits for.
 #[derive(Clone, Debug, Default)]
 pub struct Named(Arc<Naming>);
 
@@ -137,17 +137,17 @@ struct Naming {
     done: AtomicU64,
     all: AtomicU64,
     is_cut: AtomicBool,
-    /// Until the next request.
+    /// Like `is_cut`, but only until the next request.
     is_cut_short: AtomicBool,
 }
 
 impl Named {
-    /// How many were, and of how many.
+    /// The number of frames done, and of all frames.
     pub fn done(&self) -> (u64, u64) {
         (self.0.done.load(Ordering::Relaxed), self.0.all.load(Ordering::Relaxed))
     }
 
-    /// At the end, stacks that are left are lost, and functions get no more names: the user does not want to wait for them.
+    /// At the end, remaining stacks are lost, and functions get no more names: the user does not want to wait.
     pub fn cut(&self) {
         self.0.is_cut.store(true, Ordering::Relaxed);
     }
@@ -178,25 +178,25 @@ impl Named {
 #[derive(Debug)]
 pub struct Stacks {
     told: Receiver<Told>,
-    /// What was taken from there too early to be written.
+    /// Messages from the thread that arrived too early to be written.
     early: VecDeque<Told>,
-    /// Which waits the thread has sent, by when they began.
+    /// The waits that the thread has sent, by when they began.
     handled: Arc<AtomicU64>,
     ask: Sender<()>,
     hurry: DrainBoost,
     stop: StopToken,
     thread: Option<JoinHandle<Counts>>,
-    /// Whether [`Stacks::look_ahead`] was asked, and is not answered.
+    /// Whether [`Stacks::look_ahead`] was requested and is not answered yet.
     looks_ahead: bool,
     named: Named,
-    /// As they were sent last.
+    /// The counts that were sent last.
     counts: Counts,
     records: Records,
 }
 
 impl Stacks {
-    /// Starts the thread that reads `source`, whose program runs, for a recording that begins at `begin`, and names functions when
-    /// a file ends, for as long as `symbols` says.
+    /// Starts the thread that reads `source`, whose program runs, for a recording that begins at `begin`; the thread names functions when a
+    /// file ends, within the time limit in `symbols`.
     ///
     /// # Errors
     /// When a thread or an eventfd cannot be created.
@@ -236,22 +236,22 @@ impl Stacks {
         })
     }
 
-    /// How far names are, when a file ends.
+    /// The progress of naming, when a file ends.
     pub fn named(&self) -> Named {
         self.named.clone()
     }
 
-    /// Writes what is known by now of waits that ended until `ended`, as far as there is `room`, in bytes. Whether that was enough.
+    /// Writes the known data about waits that ended until `ended`, up to `room` bytes. Returns whether that was enough.
     ///
     /// # Errors
-    /// [`Closed`] when the trace takes no more records.
+    /// [`Closed`] when the trace accepts no more records.
     pub fn round<L: Lanes>(
         &mut self,
         encoder: &mut Encoder<L>,
         ended: Nanos,
         mut room: u64,
     ) -> Result<bool, Closed> {
-        // The answer does not wait for what is too early to be written.
+        // The answer does not wait for data that is too early to be written.
         while self.looks_ahead {
             match self.told.try_recv() {
                 Ok(Told::Settled(_)) | Err(TryRecvError::Disconnected) => self.looks_ahead = false,
@@ -276,7 +276,7 @@ impl Stacks {
         }
     }
 
-    /// Writes all that is known of waits that ended until `ended`, and waits for that. What does not fit into `room` is left out.
+    /// Writes everything about waits that ended until `ended`, and waits for it. Data that does not fit into `room` is left out.
     fn settle<L: Lanes>(
         &mut self,
         encoder: &mut Encoder<L>,
@@ -313,8 +313,8 @@ impl Stacks {
         asked
     }
 
-    /// Requests everything that is available by now, for [`Stacks::round`] to write. To be called before [`Stacks::end_piece`], which waits
-    /// for what is left. Functions of large files may take seconds to be named.
+    /// Requests everything that is available, for [`Stacks::round`] to write. Call this before [`Stacks::end_piece`], which waits for the
+    /// rest. Naming the functions of large files may take seconds.
     pub fn look_ahead(&mut self) {
         self.looks_ahead = self.ask();
     }
@@ -324,7 +324,7 @@ impl Stacks {
         self.named.cut_short(true);
     }
 
-    /// Whether not all of that has been sent.
+    /// Whether some of that has not been sent yet.
     pub fn is_looking_ahead(&self) -> bool {
         self.looks_ahead
     }
@@ -334,11 +334,11 @@ impl Stacks {
         self.records.estimate()
     }
 
-    /// Ends a file of a divided recording: what comes later is for the next file, and so is what is not known yet if
-    /// [`Stacks::is_looking_ahead`] or there is no `room` for it. Returns what belongs at the file's end.
+    /// Ends a file of a divided recording: later data is for the next file, and so is data that is not known yet if
+    /// [`Stacks::is_looking_ahead`] or there is no `room` for it. Returns the records for the end of the file.
     ///
     /// # Errors
-    /// [`Closed`] when the trace takes no more records.
+    /// [`Closed`] when the trace accepts no more records.
     pub fn end_piece<L: Lanes>(
         &mut self,
         encoder: &mut Encoder<L>,
@@ -354,15 +354,15 @@ impl Stacks {
         self.records.end_piece(encoder.recorder(), ended, &counts)
     }
 
-    /// Forgets what only explains stacks from before `since`, which may have been written somewhat later.
+    /// Drops data that only explains stacks from before `since`, which may have been written somewhat later.
     pub fn forget_before(&mut self, since: Nanos) {
         self.records.forget_before(self.known_since(since));
     }
 
-    /// What explains the kept stacks, to be written after them: modules, names, counts of stacks, and all of it for Perfetto.
+    /// Everything that explains the kept stacks, to be written after them: modules, names, counts of stacks, and all of it for Perfetto.
     ///
     /// # Errors
-    /// [`Closed`] when the trace takes no more records.
+    /// [`Closed`] when the trace accepts no more records.
     pub fn explain<L: Lanes>(
         &mut self,
         encoder: &mut Encoder<L>,
@@ -372,19 +372,18 @@ impl Stacks {
         self.records.explained(encoder.recorder(), ended, &self.records.counted(self.counts))
     }
 
-    /// Since when threads that have ended must be remembered, for stacks that are sent later: see
-    /// [`Encoder::forget_departed`].
+    /// Since when ended threads must be remembered, for stacks that are sent later: see [`Encoder::forget_departed`].
     pub fn known_since(&self, ended: Nanos) -> Nanos {
         const MEMORY: u64 = 2_000_000_000;
         let handled = self.handled.load(Ordering::Relaxed);
         Nanos(ended.0.min(handled).saturating_sub(MEMORY))
     }
 
-    /// Ends the thread, and writes everything that is left, and the counts. In a divided recording, returns what is to be written at
-    /// the end of its last file.
+    /// Ends the thread, and writes the remaining data and the counts. In a divided recording, returns the records for the end of its
+    /// last file.
     ///
     /// # Errors
-    /// [`Closed`] when the trace takes no more records.
+    /// [`Closed`] when the trace accepts no more records.
     pub fn finish<L: Lanes>(
         &mut self,
         encoder: &mut Encoder<L>,
@@ -397,7 +396,7 @@ impl Stacks {
             self.records.write(encoder, &told)?;
         }
         self.counts = self.thread.take().and_then(|thread| thread.join().ok()).unwrap_or_default();
-        // Otherwise, what it has released is kept for later, next to what is made for Perfetto now.
+        // Otherwise, released data is kept for later, together with the data that is generated for Perfetto now.
         memory::trim();
         let counts = self.records.counted(self.counts);
         let explanation = match self.records.kept() {
@@ -412,8 +411,8 @@ impl Stacks {
     }
 }
 
-/// Takes what is sent from the `room`; false if it is too much. In the trace, a stack takes its frames and some words, and at the end of
-/// the file as much again.
+/// Takes a message out of `room`; returns false if it is too large. In the trace, a stack takes its frames and a few words, and the same
+/// again at the end of the file.
 fn takes(room: &mut u64, told: &Told) -> bool {
     const WORDS: usize = 8;
     let words = match told {
@@ -442,7 +441,8 @@ mod tests {
 
     const MIB: usize = 1 << 20;
 
-    /// What hash tables take for as many entries: they have a byte for each more, are never quite full, and twice there while they grow.
+    /// The size of hash tables for this many entries: they have one more byte per entry, are never completely full, and exist twice while
+    /// they grow.
     fn hashed<T>(entries: usize) -> usize {
         (entries * 8 / 7).next_power_of_two() * (size_of::<T>() + 1) * 3 / 2
     }
@@ -463,7 +463,7 @@ mod tests {
             ("tables", images::MOST_TABLES),
             ("files", images::MOST_IMAGES * 512),
             ("frames", hashed::<((usize, u64), [u32; 2])>(frames::MOST_FRAMES)),
-            // The lists of those without names, and what is made of these when they get some.
+            // The lists of frames without names, and what is created when they get names.
             ("names that are looked for", frames::MOST_FRAMES * (16 + frame + 24) * 3 / 2),
             ("programs", collector::MOST_PROGRAMS * 1024),
             ("their mappings", collector::MOST_PLACED * 112),

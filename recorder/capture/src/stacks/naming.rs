@@ -1,4 +1,4 @@
-//! Names for the functions that frames are in: while others are recorded, when a file is deleted, and when a recording's file ends.
+//! Names the functions that frames are in: during the recording, when a file is deleted, and when a file of the recording ends.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -24,7 +24,7 @@ impl Collector {
         self.frames.put_back(left);
     }
 
-    /// Does it for these, from the end, until a time; which are left. `is_end` tells that a file ends.
+    /// Names these frames, from the end of the list, until a deadline; returns the rest. `is_end` is set when a file ends.
     fn name_each(
         &mut self,
         mut frames: Vec<Frame>,
@@ -33,7 +33,7 @@ impl Collector {
     ) -> Vec<Frame> {
         while let Some((number, address, returned_to)) = frames.pop() {
             self.named.add(1);
-            // The call is before the place that it returns to, which may be another function's.
+            // The call is before its return address, which may belong to another function.
             let within = address.saturating_sub(u64::from(returned_to));
             let name = match number {
                 KERNEL => {
@@ -44,7 +44,7 @@ impl Collector {
                     self.kernel().symbol(within).map(|(name, _)| name.into())
                 }
                 number if self.is_made(number, address) => {
-                    // The map is not whole yet, and long.
+                    // The map is incomplete, and long.
                     if !is_end {
                         self.frames.later.push((number, address));
                         continue;
@@ -57,7 +57,7 @@ impl Collector {
                     self.counts.unanswered_addresses += u64::from(program.made.is_silent());
                     name
                 }
-                // Its symbols are read in pieces at that time. If there are none, that is counted then.
+                // Its symbols are read in pieces at that time. The case that it has no symbols is counted at that time.
                 number if self.symbols.is_some() && self.waits_for_the_end(number, within) => {
                     self.frames.later.push((number, address));
                     continue;
@@ -79,8 +79,8 @@ impl Collector {
         frames
     }
 
-    /// Reports all names that are left when a file of the recording ends, as far as there is time: those of a file of code together,
-    /// regardless of the program, so that its symbols are read in pieces and not kept; the files with the most frames in stacks first.
+    /// Reports all remaining names when a file of the recording ends, as far as there is time: those of a file of code together, regardless
+    /// of the program, so that its symbols are read in pieces and not kept; the files with the most frames in stacks first.
     pub(super) fn name_rest(&mut self) {
         let until = Instant::now() + self.symbols.unwrap_or(super::NAMING);
         let mut of_files: FxHashMap<usize, FileFrames> = FxHashMap::default();
@@ -109,11 +109,11 @@ impl Collector {
         unnamed += left.len() as u64;
         self.frames.later.extend(left.into_iter().map(|(number, address, _)| (number, address)));
         unnamed += self.name_files(of_files, until);
-        // Those that are left are tried again when the next file ends.
+        // The rest is tried again when the next file ends.
         self.counts.unnamed = self.frames.left_out + self.lost_names + unnamed;
     }
 
-    /// Lets go of files that were deleted, after their functions got names as far as they were met.
+    /// Releases files that were deleted, after naming their functions that occurred so far.
     pub(super) fn let_deleted_go(&mut self) {
         let begun = Instant::now();
         if begun < self.deleted {
@@ -136,7 +136,7 @@ impl Collector {
                 }
             }
             self.frames = frames;
-            // What is left is counted when a file of the recording ends.
+            // The rest is counted when a file of the recording ends.
             self.name_files(of_files, begun + DELETED_NAMING);
         }
         deleted.into_iter().for_each(|image| self.images.let_go(image));
@@ -144,8 +144,8 @@ impl Collector {
         self.deleted = Instant::now() + DELETED.max(begun.elapsed() * DELETED_PART);
     }
 
-    /// Tells the names of functions in files, as far as there is time, those of the files with the most frames in stacks first. How many are
-    /// left for the next time.
+    /// Reports the names of functions in files, as far as time permits, starting with the files with the most frames in stacks. Returns how
+    /// many are left for the next time.
     fn name_files(&mut self, of_files: FxHashMap<usize, FileFrames>, until: Instant) -> u64 {
         let mut unnamed = 0;
         let mut of_files: Vec<_> = of_files.into_iter().collect();
@@ -184,7 +184,7 @@ impl Collector {
         self.programs.get(&number).is_some_and(|program| program.made.has(address))
     }
 
-    /// How many bytes more names of what programs have compiled may take.
+    /// How many more bytes names of just-in-time compiled functions may take.
     fn room_for_made(&self) -> usize {
         let taken: usize = self.programs.values().map(|program| program.made.bytes()).sum();
         MOST_MADE.saturating_sub(taken)
@@ -201,7 +201,7 @@ impl Collector {
         image.is_some_and(|(image, _)| images.has_many_symbols(image) || !images.has_symbols(image))
     }
 
-    /// The file that has a program's address, and the address in it.
+    /// The file that contains a program's address, and the address in it.
     fn in_file(&self, number: usize, address: u64) -> Option<(usize, u64)> {
         let program = self.programs.get(&number)?;
         let Placed { mapping, image, .. } = program.places.at(address)?;

@@ -1,8 +1,8 @@
 //! The same stacks again for Perfetto, which skips profiler records: packets of its own trace format, in blobs.
 //!
-//! Field numbers are those of Perfetto's `TracePacket`, `InternedData` and `StackSample`. What a packet refers to by number must come
-//! before it, and names are known only when everything has been recorded. So samples are kept until a file ends: 40 bytes for each, and
-//! each distinct stack once.
+//! Field numbers are those of Perfetto's `TracePacket`, `InternedData` and `StackSample`. A packet must follow everything that it refers to
+//! by number, and names are known only at the end of the recording. So samples are kept until a file ends: 40 bytes for each, and each
+//! distinct stack once.
 //!
 //! ```text
 //!   Samples:  stack 0, stack 1 ...      +--> blob: names, files, functions, stacks | samples | samples ...
@@ -30,26 +30,26 @@ const BLOB_BYTES: usize = 16_000;
 /// A packet ends when it is longer than this.
 const PACKET_BYTES: usize = 4 * 1024;
 
-/// Longer names of functions are cut to this length.
+/// Longer names of functions are truncated to this length.
 const NAME_BYTES: usize = 2048;
 
-/// The most samples that are kept: 12 MiB.
+/// The maximum number of samples that are kept: 12 MiB.
 pub(super) const MOST_SAMPLES: usize = 256 * 1024;
 
-/// The most words of distinct stacks that are kept, including what a stack itself takes: 7 MiB. The tables that are built from them at the
-/// end have powers of two as sizes.
+/// The maximum number of words of distinct stacks that are kept, including the overhead of each stack: 7 MiB. The tables that are built
+/// from them at the end have powers of two as sizes.
 pub(super) const MOST_WORDS: usize = 896 * 1024;
 
-/// What a sample takes in a blob, in words.
+/// The size of a sample in a blob, in words.
 const SAMPLE_WORDS: usize = 5;
 
-/// What a stack takes in addition to its frames, in words.
+/// The size of a stack in a blob in addition to its frames, in words.
 const STACK_WORDS: usize = 14;
 
 /// Maximum number of distinct frames that are known at the same time, and of stacks that the caller of [`Sequence::add`] has not numbered.
 const MOST_STACKS: usize = 64 * 1024;
 
-/// The most frames of left-out samples that are remembered, so that they can be named.
+/// The maximum number of frames of left-out samples that are remembered, so that they can be named.
 const MOST_MORE: usize = 128 * 1024;
 
 mod packet {
@@ -123,7 +123,7 @@ pub struct Module<'a> {
     pub address: u64,
 }
 
-/// What is known about a frame.
+/// The data of a frame.
 #[derive(Clone, Copy, Debug)]
 pub struct Known<'a> {
     pub function: Option<&'a str>,
@@ -136,7 +136,7 @@ pub(super) struct Samples {
     numbers: FxHashMap<Stack, u32>,
     /// Each with the number of its samples.
     stacks: Vec<(Stack, u32)>,
-    /// Numbers of stacks that have no samples any more.
+    /// Numbers of stacks whose samples are all gone.
     free: Vec<u32>,
     words: usize,
     all: VecDeque<(Sample, u32)>,
@@ -144,7 +144,7 @@ pub(super) struct Samples {
     left_out: u64,
     /// Frames of these samples.
     more_frames: FxHashSet<(usize, u64)>,
-    /// Whether the oldest samples make room for new ones.
+    /// Whether the oldest samples are dropped in favour of new ones.
     rolls: bool,
 }
 
@@ -155,7 +155,7 @@ impl Samples {
     }
 
     pub(super) fn add(&mut self, sample: Sample, program: usize, frames: &[u64]) {
-        // Only as many are removed as are added, so that the work is spread out.
+        // Only as many are removed as are added, so that the work is distributed.
         while self.rolls
             && (self.all.len() >= MOST_SAMPLES
                 || self.words + frames.len() + STACK_WORDS > MOST_WORDS)
@@ -239,7 +239,7 @@ impl Samples {
         all
     }
 
-    /// How large [`Samples::each_blob`] will be, in words, without the names of functions.
+    /// The size of [`Samples::each_blob`]'s output, in words, without the names of functions.
     pub(super) fn estimate(&self) -> usize {
         self.words + self.all.len() * SAMPLE_WORDS
     }
@@ -294,7 +294,7 @@ struct Blobs {
     /// Each with the number of its samples.
     done: Vec<(Vec<u8>, u64)>,
     blob: Message,
-    /// How many samples the blob has.
+    /// The number of samples in the blob.
     samples: u64,
 }
 
@@ -468,7 +468,7 @@ impl Sequence {
             (None, Some(module)) => self.function(&label(module.path, within)),
             (None, None) => self.function(&format!("{address:#x}")),
         };
-        // If the file is not known, a file without a name stands for all of these.
+        // If the file is unknown, a file without a name represents all of these.
         let nowhere = Module { path: "", build_id: &[], start: 0, end: 0, address: 0 };
         let mapping = self.mapping(known.module.unwrap_or(nowhere));
         let key = (function, mapping, within);
@@ -571,7 +571,7 @@ fn number_of(fields: &[Field<'_>], number: u64) -> Option<u64> {
     }
 }
 
-/// Passes the kind, the [`About`] and the weight of each sample of a blob to `tell`, up to the first damage.
+/// Calls `tell` with the kind, the [`About`] and the weight of each sample of a blob, up to the first damage.
 pub fn weights(payload: &[u8], mut tell: impl FnMut(Kind, About, u64)) -> Option<()> {
     for field in fields(payload)? {
         let (1, FieldValue::Bytes(packet)) = (field.number, field.value) else { return None };
@@ -766,7 +766,7 @@ mod tests {
         let mut samples = Samples::rolling();
         let rounds = 200;
         for at in 0..rounds * 1000 {
-            // Every tenth stack comes again.
+            // Every tenth stack is a repetition.
             let frames = if at % 10 == 0 { [0x7000, 0x7001] } else { [0x7002, 0x8000 + at] };
             samples.add(sample(Kind::Cpu, 1000 + at, 1), 1, &frames);
             samples.forget_before(Nanos((1000 + at).saturating_sub(99)));

@@ -1,4 +1,4 @@
-//! Finds what is at an address of a program's memory, in a time that hardly depends on the number of entries.
+//! Finds the mapping at an address of a program's memory, in a time that hardly depends on the number of entries.
 
 use std::collections::BTreeMap;
 

@@ -2,7 +2,7 @@
 //!
 //! CPython evaluates Python functions in its own function, `_PyEval_EvalFrameDefault`, so a native stack does not show which ones they are.
 //! The program that takes the stack also walks the interpreter's list of frames (`python.h`), in processes that are known to have an
-//! interpreter. Here the code objects that it found get names, and replace that function:
+//! interpreter. Here these code objects get names, and replace that function:
 //!
 //! ```text
 //!   native           poll | select_poll_poll | _PyEval_EvalFrameDefault | ... | _PyEval_EvalFrameDefault   | ... | main
@@ -10,11 +10,12 @@
 //!   written          poll | select_poll_poll | wait (a.py:3) | handle (a.py:9) | ... | run (b.py:5) | <module> (b.py:8) | ... | main
 //! ```
 //!
-//! Since CPython 3.11 one native call evaluates several functions; the frames say where the next one begins. If the two do not agree, nothing
-//! is guessed: the Python functions come first, together, and the stack is marked.
+//! Since CPython 3.11, one native call evaluates several functions; the frames show where the next call begins. If the two do not agree,
+//! the Python functions come first, together, and the stack is marked.
 //!
-//! Names are read from the process's memory by `fxtrec-files` as soon as there is a sample, and checked again in each round that has one: a
-//! code object may be freed, and another take its place. In a stack, a Python function and its line have an address that no code has.
+//! `fxtrec-files` reads names from the process's memory as soon as there is a sample, and checks them again in each round with a sample: a
+//! code object may be freed, and another take its place. In a stack, a Python function and its line are represented by an address that
+//! contains no code.
 
 pub(super) mod layout;
 mod lines;
@@ -37,19 +38,19 @@ use super::unwind::MOST;
 use layout::{Interpreter, Layout, is_named_so};
 use objects::{Found, Function};
 
-/// Python functions have addresses from here on, which neither the kernel nor a program has.
+/// The first address for Python functions, above all addresses of the kernel and of programs.
 const FIRST: u64 = 1 << 62;
 
-/// The most bytes that functions of all programs take. Beyond that all are read again.
+/// The maximum size of the functions of all programs, in bytes. Beyond that limit, all are read again.
 pub(super) const MOST_BYTES: usize = 6 << 20;
 
-/// The most programs whose memory is held open at a time. Functions of others have no names.
+/// The maximum number of programs whose memory is held open at the same time. Functions of other programs have no names.
 const MOST_MEMORIES: usize = 256;
 
 const UNREAD: &str = "[a Python function that could not be read]";
 const MORE: &str = "[more Python functions]";
 
-/// What is known about a code object.
+/// The known facts about a code object.
 #[derive(Debug)]
 struct Known {
     mark: u64,
@@ -63,26 +64,26 @@ struct Known {
 pub(super) struct Functions {
     interpreter: Arc<Interpreter>,
     layout: Layout,
-    /// What is added to addresses of the interpreter's file.
+    /// The offset of addresses of the interpreter's file.
     base: u64,
     mapping: ExecutableMapping,
     /// Together with the token that counts it.
     memory: Option<(OwnedFd, Arc<()>)>,
-    /// Whether the memory is not accessible, or did not answer.
+    /// Whether the memory is inaccessible or did not respond.
     is_closed: bool,
     known: FxHashMap<u64, Known>,
-    /// The addresses of what stands in stacks.
+    /// The addresses that represent functions in stacks.
     addresses: FxHashMap<Arc<str>, u64>,
 }
 
 /// The interpreters of all processes.
 #[derive(Debug, Default)]
 pub(super) struct Interpreters {
-    /// The processes of which the program that walks knows, each with the address of `_PyRuntime`.
+    /// The processes that the stack program walks, each with the address of `_PyRuntime`.
     walked: FxHashMap<Pid, (Arc<Interpreter>, u64)>,
-    /// How many addresses were given to functions.
+    /// The number of addresses assigned to functions.
     given: u64,
-    /// Bytes that functions take.
+    /// Memory of the functions, in bytes.
     bytes: usize,
     /// Each memory that is held has a clone of this.
     memories: Arc<()>,
@@ -98,7 +99,7 @@ impl Functions {
     ) -> usize {
         if self.memory.is_none() && !self.is_closed {
             let counted = memories.clone();
-            // One clone is `counted`, one is the collector's.
+            // One clone is in `counted`, the other belongs to the collector.
             let has_room = Arc::strong_count(&counted) <= MOST_MEMORIES + 2;
             let opened = has_room.then(|| files.memory(pid, &self.mapping).ok().flatten());
             self.memory = opened.flatten().map(|memory| (memory, counted));
@@ -120,7 +121,7 @@ impl Functions {
             });
             known.checked = round;
             match found {
-                // Once the process has ended, what was there last stays true.
+                // After the process has ended, its last contents remain valid.
                 Found::Same | Found::Gone => {}
                 Found::Nothing => (known.mark, known.function) = (0, None),
                 Found::New(mark, function) => {
@@ -132,7 +133,7 @@ impl Functions {
         added
     }
 
-    /// What represents a frame in a stack.
+    /// The representation of a frame in a stack.
     fn text(&self, frame: PythonFrame) -> String {
         let known = self.known.get(&frame.code).and_then(|known| known.function.as_ref());
         let Some(function) = known else { return UNREAD.to_owned() };
@@ -151,7 +152,7 @@ impl Functions {
         }
     }
 
-    /// The frames of each native call that evaluates, the innermost first.
+    /// The frames of each evaluating native call, the innermost first.
     fn calls(&self, frames: &[PythonFrame]) -> Vec<Vec<PythonFrame>> {
         let mut calls = Vec::new();
         let mut call = Vec::new();
@@ -182,7 +183,7 @@ impl Functions {
     }
 }
 
-/// The name of a file without folders, but with the last one where the name says little, as in `json/__init__.py`.
+/// The name of a file without folders, but with the last folder if the name alone says little, as in `json/__init__.py`.
 fn short(path: &str) -> &str {
     let name = path.rfind('/').map_or(0, |at| at + 1);
     if !path[name..].starts_with("__") || name == 0 {
@@ -191,8 +192,8 @@ fn short(path: &str) -> &str {
     &path[path[..name - 1].rfind('/').map_or(0, |at| at + 1)..]
 }
 
-/// Puts the Python functions of each native call in the place of the frame that evaluates them. `cut` says which of the two lacks its outer
-/// part. `None` if they do not agree.
+/// Replaces each evaluating frame by the Python functions of its native call. `cut` says which of the two lists lacks its outer part.
+/// `None` if they do not agree.
 fn merged(
     native: &[u64],
     evaluates: impl Fn(usize) -> bool,
@@ -237,7 +238,7 @@ impl Collector {
         }
     }
 
-    /// Follows what processes with interpreters do.
+    /// Follows the mappings of processes with interpreters.
     pub(super) fn follow_pythons(&mut self) {
         for (pid, change) in self.lives.take_changes() {
             match change {
@@ -256,7 +257,7 @@ impl Collector {
         }
     }
 
-    /// Has the Python functions of a process walked if this mapping is of an interpreter.
+    /// Requests that the Python functions of a process be walked if this mapping is of an interpreter.
     fn meet_python(&mut self, pid: Pid, mapping: &ExecutableMapping) {
         let Some(image) = self.images.of(pid.0, mapping) else { return };
         if let Some(interpreter) = self.images.python(image).cloned() {
@@ -277,7 +278,7 @@ impl Collector {
         let main = runtime.wrapping_add(walk.interpreter);
         let walk = fxtrec_kernel::bpf::stacks::Python { interpreter: main, key, ..walk };
         if self.rings.set_python(pid, Some(&walk)).is_err() {
-            // There is no room: those that have ended unseen leave some, and the others are met again.
+            // There is no room: when the end of other processes is noticed, some is freed, and this process will be seen again.
             for (pid, _) in self.pythons.walked.drain() {
                 let _ = self.rings.set_python(pid, None);
             }
@@ -314,7 +315,7 @@ impl Collector {
         }
     }
 
-    /// Reads the names of the Python functions of a sample, as long as they are there.
+    /// Reads the names of the Python functions of a sample while they exist.
     pub(super) fn read_python(&mut self, number: usize, walked: &Walked) {
         if self.pythons.bytes > MOST_BYTES {
             self.pythons.bytes = 0;
@@ -336,7 +337,7 @@ impl Collector {
         }
     }
 
-    /// The functions of a program, with Python functions in their places, and what they lack.
+    /// The functions of a program, with Python functions in their places, and the missing parts.
     pub(super) fn with_python(
         &mut self,
         native: Vec<u64>,
@@ -367,7 +368,7 @@ impl Collector {
         let calls = python.calls(&walked.python);
         let places: Vec<bool> =
             native.iter().enumerate().map(|(at, frame)| python.evaluates(*frame, at > 0)).collect();
-        // A thread that is not Python's.
+        // A thread that does not run Python.
         if calls.is_empty() && !places.contains(&true) {
             return (native, problems);
         }
@@ -394,7 +395,7 @@ impl Collector {
         (both, problems)
     }
 
-    /// The address that stands for a function and its line.
+    /// The address that represents a function and its line.
     fn python_address(&mut self, number: usize, python: &mut Functions, text: String) -> u64 {
         if let Some(address) = python.addresses.get(text.as_str()) {
             return *address;
@@ -478,7 +479,7 @@ mod tests {
         assert_eq!(merged(&[vec![10, 11], vec![12]], whole), both);
         assert_eq!(merged(&[vec![10, 11]], whole), None, "one is missing");
         assert_eq!(merged(&[vec![10], vec![11], vec![12]], whole), None, "one is too many");
-        // What lacks its outer part agrees as far as it goes.
+        // A list without its outer part agrees if the existing part does.
         let of_cut = merged(&[vec![10], vec![11], vec![12, 13]], (true, false));
         assert_eq!(of_cut, Some(vec![1, 10, 2, 11, 3, 12, 13]));
         assert_eq!(merged(&[vec![10]], (true, false)), None);
@@ -500,7 +501,7 @@ mod tests {
         python.known.insert(0x500, known);
         let at = |instruction| PythonFrame { code: 0x500, instruction, is_entry: false };
         assert_eq!(python.text(at(2)), "match (re/__init__.py:160)");
-        // An `int` in memory: what is behind it does not count.
+        // An `int` in memory: bytes after it do not count.
         assert_eq!(python.text(at(4 | 9 << 32)), "match (re/__init__.py:166)");
         python.layout.minor = 11;
         assert_eq!(python.text(at(0x10)), "match (re/__init__.py)", "outside of its instructions");

@@ -1,7 +1,7 @@
 //! The process that reads files of recorded programs for the recorder: `fxtrec-files`.
 //!
-//! A file may be on a file system that never answers, or be crafted to take all available time and memory. Here that affects only this
-//! process: see [`super::files`].
+//! A file may be on a file system that never responds, or be crafted to take all available time and memory. In this separate process, that
+//! affects nothing else: see [`super::files`].
 
 use std::collections::BTreeSet;
 use std::fs::File;
@@ -28,13 +28,13 @@ use super::python::objects;
 use super::unwind::{Section, Tables};
 use super::wire::{Packed, Words, kind};
 
-/// The name of the process; the program recognizes by it what to do.
+/// The name of the process, by which the program recognizes its task.
 pub const NAME: &str = "fxtrec-files";
 
-/// The most memory that it may use, in bytes. Most of it is a reserve for malicious files: a browser or a compiler needs 40 MiB.
+/// The maximum memory that it may use, in bytes. Most of it is a reserve for malicious files: a browser or a compiler needs 40 MiB.
 const MOST_MEMORY: u64 = 192 << 20;
 
-/// How many bytes of functions are kept; beyond that, files are read again.
+/// The maximum size of functions that are kept, in bytes; beyond that, files are read again.
 const MOST_FUNCTIONS: usize = 16 << 20;
 
 /// The largest symbol tables that are read at once, in bytes; that takes two and a half times as much memory. Larger ones are read in
@@ -44,13 +44,13 @@ const MOST_AT_ONCE: u64 = 48 << 20;
 /// The largest symbol tables that are read while recording, in bytes: a browser's take 130 MB. Larger ones are left to `fxtrec symbolize`.
 const MOST_SYMBOLS: u64 = 256 << 20;
 
-/// The most bytes of names in an answer.
+/// The maximum number of bytes of names in an answer.
 const MOST_NAMES: usize = 16 << 20;
 
 /// Answers the recorder that started this process until it closes the connection.
 ///
 /// # Errors
-/// If the recorder is gone.
+/// When the recorder has ended.
 pub fn run() -> io::Result<()> {
     let mut reader = Reader::default();
     worker::serve_as(c"fxtrec-files", MOST_MEMORY, |question, file| reader.answer(question, file))
@@ -63,13 +63,14 @@ pub(super) struct Described {
     pub(super) segments: Vec<Segment>,
     /// Bytes of its symbol tables.
     pub(super) symbols: u64,
-    /// Whether its process may read it, and so may know the names of its functions. Otherwise the answer reveals nothing about it.
+    /// Whether the file's process may read it, and therefore know the names of its functions. Otherwise the answer does not depend on its
+    /// content.
     pub(super) is_readable: bool,
     /// The rights that decide which other files are opened for it.
     pub(super) rights: Rights,
-    /// The Python interpreter in it.
+    /// The Python interpreter in the file.
     pub(super) python: Option<Interpreter>,
-    /// Tables to unwind its functions by.
+    /// Tables to unwind its functions with.
     pub(super) tables: Option<Tables>,
 }
 
@@ -151,11 +152,11 @@ pub(super) struct Names<'a> {
     /// Its path, for separate files of symbols.
     pub(super) path: &'a Path,
     pub(super) rights: &'a Rights,
-    /// Whether all functions are read and kept, because the file will be asked again.
+    /// Whether to read and keep all functions, because more requests for this file will follow.
     pub(super) keep: bool,
     /// How long to look for names.
     pub(super) time: Duration,
-    /// In ascending order, in the file's own terms.
+    /// In ascending order, as addresses in the file.
     pub(super) addresses: &'a [u64],
 }
 
@@ -177,17 +178,17 @@ pub(super) fn each_compiled(answer: &[u8], mut take: impl FnMut(u64, u64, String
     }
 }
 
-/// What the process knows of files.
+/// The data about files that the process keeps.
 #[derive(Debug, Default)]
 pub(super) struct Reader {
     /// Functions of files that are looked up repeatedly.
     functions: FxHashMap<usize, Functions>,
-    /// Bytes that they take.
+    /// Their size, in bytes.
     bytes: usize,
 }
 
 impl Reader {
-    /// Answers a question. An empty answer means that there is nothing.
+    /// Answers a query. An empty answer means no result.
     pub(super) fn answer(&mut self, question: &[u8], file: Option<OwnedFd>) -> Message {
         let mut from = Words::of(question);
         let answer = match from.number() {
@@ -333,7 +334,7 @@ fn tables<'d, R: ReadRef<'d>>(elf: &Elf<'d, R>, room: usize) -> Option<Tables> {
     (tables.bytes() <= room).then_some(tables)
 }
 
-/// The file, and a separate file of its symbols if one is installed, without those whose symbols are too large.
+/// The file, and a separate file of its symbols if one is installed, without files whose symbols are too large.
 fn with_symbols(file: FileData, path: &Path, rights: &Rights) -> Vec<File> {
     let separate = {
         let Ok(elf) = Elf::parse(&file) else { return Vec::new() };

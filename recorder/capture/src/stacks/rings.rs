@@ -7,11 +7,12 @@
 //!   kept here                                 |       ||||        |||||||     ||||||||||-----
 //! ```
 //!
-//! What is kept is bounded: beyond that, samples stay in the rings; what the rings have no room for is lost, and counted there.
+//! The amount of kept data is limited: beyond that, samples stay in the rings; samples that do not fit into the rings are lost, and counted
+//! there.
 //!
 //! Resolving samples takes milliseconds of CPU time that other threads may wait for. So `fxtrec-stacks` runs at low priority until it is
 //! late: see [`Order`]. If it has used a tenth of a CPU within a second, it runs as an ordinary thread when it would otherwise have high
-//! priority ([`Share`]), because the programs decide how much there is to resolve, without a limit.
+//! priority ([`Share`]), because the programs determine the amount of work, without a limit.
 
 use std::io;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -31,18 +32,18 @@ use fxtrec_units::{Nanos, Pid, Tid};
 /// How long the rings may stay unread before the other thread reads them. They have room for some tenths of a second.
 const LATE: Duration = Duration::from_millis(50);
 
-/// How many bytes are kept, here and by the thread that takes them. Beyond that they stay in the rings; the contents of one more ring may
-/// be added.
+/// How many bytes are kept, here and by the thread that processes them. Beyond that they stay in the rings; the contents of one more ring
+/// may be added.
 pub(super) const MOST_BYTES: usize = 8 << 20;
 
-/// Same for records of code. What is beyond that is lost, and counted.
+/// The same for records of code. Anything beyond that is lost and counted.
 pub(super) const MOST_CODE: usize = 8 << 20;
 
-/// How late the thread that takes what was read may be, or how many bytes of samples may wait, before it gets high priority.
+/// How late the thread that processes the data may be, or how many bytes of samples may wait, before it gets high priority.
 const OVERDUE: Duration = Duration::from_millis(300);
 const MANY_BYTES: usize = 3 << 20;
 
-/// How long it may run within [`WINDOW`] and still get high priority.
+/// The CPU time that it may use within [`WINDOW`] and still get high priority.
 const SMALL: Duration = Duration::from_millis(100);
 const WINDOW: Duration = Duration::from_secs(1);
 
@@ -50,7 +51,7 @@ const WINDOW: Duration = Duration::from_secs(1);
 #[derive(Clone, Copy, Debug)]
 struct Share {
     since: Instant,
-    /// How long it had run at `since`.
+    /// Its CPU time at `since`.
     before: Duration,
 }
 
@@ -64,7 +65,7 @@ impl Share {
     }
 }
 
-/// The thread that takes what was read, and whether it has high or low priority.
+/// The thread that processes the data, and whether it has high or low priority.
 ///
 /// There is no lock: a thread that is lowered while it holds one would keep the others waiting.
 #[derive(Debug)]
@@ -130,7 +131,7 @@ struct CodeRecord {
     body: Box<[u8]>,
 }
 
-/// What was read from the rings.
+/// The data read from the rings.
 #[derive(Debug)]
 pub(super) struct Read {
     pub(super) samples: Vec<Sample>,
@@ -138,7 +139,7 @@ pub(super) struct Read {
     pub(super) garbled: u64,
     /// The time just before the code records were read: all that were written until then are included.
     pub(super) until: Nanos,
-    /// Whether this should be dealt with before the thread lowers its priority.
+    /// Whether to process this before the thread lowers its priority.
     pub(super) is_late: bool,
     code: Vec<CodeRecord>,
     /// Records of code for which there was no room.
@@ -169,13 +170,13 @@ impl Read {
 struct State {
     source: StackSource,
     kept: Read,
-    /// For samples that are kept here, and for those that were taken but not processed yet.
+    /// For samples that are kept here, and for those that were fetched but not processed yet.
     bytes: usize,
     /// For records of code that are kept.
     code_bytes: usize,
     /// When the rings were last read.
     read: Instant,
-    /// When what was read was last taken.
+    /// When the data was last fetched.
     taken: Instant,
     order: Arc<Order>,
 }
@@ -235,17 +236,17 @@ pub(super) struct Rings {
     _other: Sender<()>,
 }
 
-/// Makes the other thread take what was read soon.
+/// Makes the other thread take the data soon.
 #[derive(Clone, Debug)]
 pub(super) struct DrainBoost(Arc<Order>);
 
 impl DrainBoost {
-    /// Raises the priority of the thread that takes it until it has caught up.
+    /// Raises the priority of the thread that processes it until it has caught up.
     pub(super) fn up(&self) {
         self.0.raise();
     }
 
-    /// Raises its priority for good.
+    /// Raises its priority permanently.
     pub(super) fn up_for_good(&self) {
         self.0.is_fixed.store(true, Ordering::SeqCst);
         self.0.raise();
@@ -261,7 +262,7 @@ impl Rings {
     /// Starts the thread that empties the rings when no other thread does.
     ///
     /// # Errors
-    /// If the thread cannot be started.
+    /// When the thread cannot be started.
     pub(super) fn new(source: StackSource) -> io::Result<Rings> {
         let kept = Read::nothing(Nanos(0));
         let kinds = [SampleKind::OffCpu, SampleKind::Wake(Tid(0)), SampleKind::Cpu];
@@ -297,8 +298,8 @@ impl Rings {
         DrainBoost(self.order.clone())
     }
 
-    /// Makes the calling thread the one that takes what was read; it has low priority while it is not late. Without the right to raise its
-    /// priority again, it stays unchanged.
+    /// Makes the calling thread the one that processes the data; it has low priority while it is not late. If it
+    /// may not raise its priority again, its priority is not lowered.
     pub(super) fn be_taken_by_this_thread(&self) {
         let this = ThreadId::current();
         if this.raise() && self.order.thread.set(this).is_ok() {
@@ -311,7 +312,8 @@ impl Rings {
         self.order.lower();
     }
 
-    /// Takes everything that is there by now, as far as there is room for it in addition to `waiting` bytes of samples taken before.
+    /// Fetches everything that is available, as far as there is room for it in addition to `waiting` bytes of samples that were fetched
+    /// before.
     pub(super) fn take(&mut self, waiting: usize) -> Read {
         self.order.weigh(self.share.is_large(Instant::now(), thread_times::running()));
         // No thread should wait for a lock that a low-priority thread holds, and processes may end soon.

@@ -1,8 +1,8 @@
-//! Unwinds a stack from registers and a copy of its top, by the tables that compilers write for exceptions (`.eh_frame`).
+//! Unwinds a stack from registers and a copy of its top, using the tables that compilers write for exceptions (`.eh_frame`).
 //!
-//! Frame pointers alone are wrong in the common case that an application that has them blocks in a library that does not: the walk then
-//! skips the application's innermost function, or goes astray at once. So the first functions are unwound by tables, from the bytes that
-//! the kernel copied, and where the copy ends, frame pointers take over:
+//! Frame pointers alone fail in the common case that an application with frame pointers blocks in a library without them: the walk then
+//! skips the application's innermost function, or goes wrong at once. So the first functions are unwound by tables, from the bytes that the
+//! kernel copied, and where the copy ends, frame pointers take over:
 //!
 //! ```text
 //!   the copy      | __poll | wait (libpq) | own function | own function ...
@@ -36,23 +36,23 @@ use fxtrec_kernel::bpf::stacks::{Registers, Walked};
 use fxtrec_probe::elf::Dear;
 use fxtrec_sched::backtrace::problem;
 
-/// The most functions of a program in a stack: as many as a record has room for in addition to the kernel's.
+/// The maximum number of functions of a program in a stack: as many as a record has room for in addition to the kernel's.
 pub(super) const MOST: usize = 190;
 
 /// How much work expensive entries of tables may take for a stack: about a tenth of a millisecond.
 const MOST_WORK: u32 = 64 << 10;
 
-/// Same for all stacks within a second: about 50 ms.
+/// The same for all stacks within a second: about 50 ms.
 const MOST_WORK_A_SECOND: u32 = 32 << 20;
 
-/// The bytes of a section, and its address in the file's own terms.
+/// The bytes of a section, and its address in the file.
 #[derive(Clone, Debug)]
 pub(super) struct Section {
     pub(super) bytes: Arc<[u8]>,
     pub(super) address: u64,
 }
 
-/// The tables of a file to unwind its functions by.
+/// The tables of a file with which its functions are unwound.
 #[derive(Clone, Debug)]
 pub(super) struct Tables {
     pub(super) frames: Section,
@@ -68,7 +68,7 @@ impl Tables {
         self.frames.bytes.len() + self.index.bytes.len() + size_of_val(&*self.dear)
     }
 
-    /// How much work it may take to find the rules at an address, in the file's own terms; 0 if it is little.
+    /// How much work it may take to find the rules at an address in the file; 0 if it is little.
     pub(super) fn work_at(&self, address: u64) -> u32 {
         let behind = self.dear.partition_point(|dear| dear.start <= address);
         let dear = behind.checked_sub(1).map(|at| self.dear[at]);
@@ -99,9 +99,9 @@ fn frames_of(walked: &Walked, copy: Copy<'_>) -> Vec<(u64, usize)> {
     for returns_to in 1..walked.frames.len() {
         frames.push((frame, returns_to));
         match copy.word(frame) {
-            // A frame of another stack may be at a lower address.
+            // A frame of another stack may have a lower address.
             Ok(next) if next != frame => frame = next,
-            // Outside of the copy; only the kernel knows how it continues.
+            // This is outside of the copy; only the kernel knows how it continues.
             _ => break,
         }
     }
@@ -172,10 +172,10 @@ fn frame_of(registers: &UnwindRegsNative) -> u64 {
     registers.fp()
 }
 
-/// What is known about the code at an address.
+/// The unwinding data for an address.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Code {
-    /// There are tables for its file; finding its rules may take this much work, 0 if it is little.
+    /// There are tables for its file; finding its rules may take this much work, 0 for little.
     Tables(u32),
     /// There are no tables, so only frame pointers can be used.
     NoTables,
@@ -306,7 +306,7 @@ impl<'a> Stack<'a> {
         }
     }
 
-    /// Ends with what the kernel walked from there on.
+    /// Ends with the frames that the kernel walked from there on.
     fn take_rest(&mut self, from: usize, problems: u32) {
         let rest = self.walked.frames.get(from..).unwrap_or_default();
         match from {
@@ -408,10 +408,10 @@ mod tests {
         let (spent, is_unproved) = unwind(&mut cache, 0x1000, MOST_WORK / 2);
         assert_eq!((&spent[..4], is_unproved), (&[1, 2, 2, 2][..], true));
         assert_eq!(cache.left, MOST_WORK_A_SECOND - MOST_WORK);
-        // For another stack there, the first two are known, and two more are found.
+        // For another stack at the same place, the first two are known, and two more are found.
         let (spent, is_unproved) = unwind(&mut cache, 0x1000, MOST_WORK / 2);
         assert_eq!((&spent[..6], is_unproved), (&[0, 0, 1, 2, 2, 2][..], true));
-        // Nothing is left of the second's budget.
+        // What is left of this second's budget is not enough.
         cache.left = MOST_WORK / 2 - 1;
         let renewed = cache.renewed;
         cache.renew(renewed + Duration::from_millis(999));
@@ -431,7 +431,7 @@ mod tests {
     }
 
     #[test]
-    fn a_stack_that_goes_on_for_ever_ends() {
+    fn a_stack_that_continues_forever_ends() {
         let words: Vec<u64> = (0..400).flat_map(|at| [TOP + 16 * (at + 1), 0x2000 + at]).collect();
         let walked = walked(TOP, &[0x1000, 0x2000], &words);
         let (frames, problems) = unwind(&walked, |_| Code::Tables(0));

@@ -1,4 +1,4 @@
-//! Questions about files and their answers, as bytes between the recorder and the process that reads the files.
+//! Requests about files and their answers, as bytes between the recorder and the process that reads the files.
 
 use std::ffi::OsString;
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
@@ -18,13 +18,13 @@ pub(super) enum Ask<'a> {
     Describe { pid: u32, mapping: &'a ExecutableMapping, room: usize },
     /// Name functions of the attached file.
     Name(&'a Names<'a>),
-    /// Open the map of what a process has compiled.
+    /// Open the perf map of a process, which names code that it compiled.
     Map { pid: u32 },
     /// Find these addresses in such a map, which is attached.
     Compiled { addresses: &'a [u64] },
     /// Open the memory of a process with this mapping.
     Memory { pid: u32, mapping: &'a ExecutableMapping },
-    /// Read code objects of Python in such memory, which is attached: addresses, each with a mark.
+    /// Read Python code objects in such memory, which is attached: addresses, each with a mark.
     Python { code_type: u64, layout: &'a CodeLayout, codes: &'a [u64] },
 }
 
@@ -110,7 +110,7 @@ impl Packed {
     }
 }
 
-/// Reads what [`Packed`] wrote.
+/// Reads the output of [`Packed`].
 #[derive(Debug)]
 pub(super) struct Words<'a>(Cursor<'a>);
 

@@ -21,7 +21,7 @@ use fxtrec_sched::backtrace::{Kind, NAME_MODULE, problem};
 use fxtrec_sink::drain::{Explanation, Part};
 use fxtrec_units::{Nanos, Tid};
 
-/// Whether an address is in the kernel: those of programs are in the lower half.
+/// Whether an address is in the kernel: addresses of programs are in the lower half.
 pub(super) const fn is_kernel(address: u64) -> bool {
     address >> 63 == 1
 }
@@ -29,16 +29,16 @@ pub(super) const fn is_kernel(address: u64) -> bool {
 /// The process that the kernel's code is attributed to: that of the idle task.
 const KERNEL_PROCESS: Koid = Koid(0);
 
-/// The most mappings, names and programs that are kept: 9 MiB in all. Long names count as several.
+/// The most mappings, names and programs that are kept: 9 MiB in total. Long names count as several.
 pub(super) const MOST_FACTS: usize = 96 * 1024;
 
-/// Same, including those of programs that still live.
+/// The same, including processes that still exist.
 pub(super) const OVER_FACTS: usize = 32 * 1024;
 
-/// The bytes of a name that count as one.
+/// The size in bytes by which a name is counted.
 pub(super) const FACT_BYTES: usize = 64;
 
-/// The number that a name counts as.
+/// The size by which a name is counted.
 fn facts_of(name: &str) -> usize {
     1 + name.len() / FACT_BYTES
 }
@@ -49,7 +49,7 @@ struct Program {
     process: Koid,
     code: Places<(Module, Mapping)>,
     names: FxHashMap<u64, Arc<str>>,
-    /// The number that its names count as.
+    /// The size by which its names are counted.
     name_facts: usize,
     /// The numbers of the modules that are already in the file.
     written: FxHashSet<u16>,
@@ -78,7 +78,7 @@ impl Program {
     }
 }
 
-/// Writes what the collector reports.
+/// Writes the collector's reports.
 #[derive(Debug)]
 pub(super) struct Records {
     kept: Kept,
@@ -90,7 +90,7 @@ pub(super) struct Records {
     /// Number of mappings and function names of all programs.
     facts: usize,
     samples: Samples,
-    /// Counts of stacks that were written (so that the number with a problem is never above their total), and of those that were not.
+    /// Counts of stacks that were written (so that the number with a problem is never above their total), and of stacks that were not.
     counts: Counts,
     /// Samples of earlier files that were left out for Perfetto.
     left_out: u64,
@@ -203,14 +203,14 @@ impl Records {
                 self.forget_if_full();
                 Ok(())
             }
-            // The event that ended it is in no trace.
+            // No trace contains the event that ended it.
             Told::Stack { until, .. } if *until < self.begin => Ok(()),
             Told::Stack { program, tid, since, until, weight, flags, frames } => {
                 let (process, thread) = match encoder.owner(*tid, *until)? {
                     // An interrupt of an idle CPU wakes a thread.
                     _ if *tid == Tid(0) => (KERNEL_PROCESS, KERNEL_PROCESS),
                     Owner::Recorded { process, thread } => (process, thread),
-                    // Left out, like its switches.
+                    // It is left out, like its switches.
                     Owner::Unwanted => return Ok(()),
                     Owner::Unknown => {
                         self.counts.unknown_threads += 1;
@@ -292,7 +292,7 @@ impl Records {
         }
     }
 
-    /// Adds to `counts` those that only this knows.
+    /// Adds the counts that only this type has to `counts`.
     pub(super) fn counted(&self, counts: Counts) -> Counts {
         let not_in_perfetto = self.left_out + self.samples.left_out();
         let unnamed = counts.unnamed + self.unnamed;
@@ -365,7 +365,7 @@ impl Records {
         Ok(())
     }
 
-    /// Writes what the stacks of a file refer to: code, names, and everything again for Perfetto.
+    /// Writes the data that the stacks of a file refer to: code, names, and everything again for Perfetto.
     fn explain<L: Lanes>(&mut self, lanes: &mut L, time: Nanos) -> Result<(), Closed> {
         self.explain_code(lanes, time)?;
         let mut written = Ok(());
@@ -385,7 +385,7 @@ impl Records {
                 let Some(code) = program.code_of(address) else { continue };
                 let (id, process) = (code.0.id, program.process);
                 if !program.written.contains(&id) {
-                    // Until then its process ran this program.
+                    // Until then, its process ran this program.
                     let last = if number == KERNEL { time } else { program.last.min(time) };
                     write_code(lanes, Ticks(last.0), process, code)?;
                     program.written.insert(id);
@@ -402,7 +402,7 @@ impl Records {
         Ok(())
     }
 
-    /// Passes on what there is for Perfetto, with the number of stacks in each blob.
+    /// Passes on the data for Perfetto, with the number of stacks in each blob.
     fn each_blob(&self, mut put: impl FnMut(&Blob<'_>, u64)) {
         let known = |program: usize, address: u64| {
             let program = if is_kernel(address) { KERNEL } else { program };
@@ -439,7 +439,7 @@ impl Records {
         Some((program.process, &**program.names.get(&address)?))
     }
 
-    /// Writes what belongs to the end of the only file.
+    /// Writes the records for the end of the only file.
     pub(super) fn end_whole<L: Lanes>(
         &mut self,
         encoder: &mut Encoder<L>,
@@ -452,7 +452,7 @@ impl Records {
         Self::write_counts(lanes, recorder, ended, counts)
     }
 
-    /// What belongs to the end of one of several files; the next file starts with nothing.
+    /// Data for the end of one of several files; the next file starts without it.
     pub(super) fn end_piece(
         &mut self,
         recorder: ThreadName,
@@ -466,7 +466,7 @@ impl Records {
         let mut parts = parts(&records);
         self.each_blob(|blob, stacks| {
             let mut records = Vec::new();
-            // Memory takes all that the format can express.
+            // Memory accepts everything that the format can express.
             if blob.write(&mut records).is_ok() {
                 parts.push(Part { records, names: 0, stacks });
             }
@@ -512,7 +512,7 @@ impl Records {
 
     pub(super) fn forget_before(&mut self, since: Nanos) {
         self.samples.forget_before(since);
-        // Called at each look, so it must take time only for what is forgotten, however many programs there are.
+        // Called in each round, so its duration must depend only on the programs that are forgotten, not on the number of programs.
         while let Some(&(_, number)) = self.over.front().filter(|(last, _)| *last < since) {
             self.over.pop_front();
             self.forget(number);
@@ -558,7 +558,7 @@ mod tests {
             flags: Kind::OffCpu.flags() | problem::USER_CUT | problem::USER_UNPROVED,
             frames: vec![1 << 63],
         };
-        // One is written, one is from before the recording, and one is of an unknown thread.
+        // One is written, one is from before the recording, and one belongs to an unknown thread.
         for told in [stack(0, 200), stack(0, 50), stack(7, 210)] {
             records.write(&mut encoder, &told).expect("memory has room");
         }

@@ -1,4 +1,4 @@
-//! Any bytes as the text of ftrace: no panic, no hang; whatever is refused is passed over where that is asked for.
+//! Arbitrary bytes as ftrace text: no panic, no hang; rejected lines are skipped if requested.
 
 #![no_main]
 

@@ -1,9 +1,9 @@
-//! What all importers must hold for any bytes: they end, and what they make is a sound trace.
+//! Holds for all importers and any bytes: they terminate, and their output is a valid trace.
 
 use fxt_reader::Reader;
 use fxtrec_convert::{Format, Input, Options, convert};
 
-/// Imports the bytes as a file of that format. What comes of it, if anything does, must read back to its end.
+/// Imports the bytes as a file in that format. The result, if there is one, must be readable to its end.
 pub(crate) fn import(bytes: &[u8], from: Format, options: Options) -> Option<Vec<u8>> {
     let mut input = Input::from_bytes(bytes.to_vec()).ok()?;
     let mut trace = Vec::new();

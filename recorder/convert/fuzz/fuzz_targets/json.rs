@@ -1,5 +1,5 @@
-//! Any bytes as a JSON trace: no panic, no hang. What is taken strictly is taken otherwise, and what was taken converts
-//! to JSON that is taken again.
+//! Any bytes as a JSON trace: no panic, no hang. What strict mode accepts is accepted without it as well, and every accepted trace converts
+//! to JSON that is accepted again.
 
 #![no_main]
 

@@ -1,4 +1,4 @@
-//! Any bytes as a trace.dat: no panic, no hang, and a sound trace or an error.
+//! Any bytes as a trace.dat: no panic, no hang, and a valid trace or an error.
 
 #![no_main]
 

@@ -1,4 +1,4 @@
-//! Selects the records of a piece, and writes the names that they need.
+//! Selects the records for the output, and writes the names that they need.
 
 use std::collections::HashMap;
 
@@ -29,12 +29,12 @@ pub struct Filter {
 }
 
 impl Filter {
-    /// Whether only some threads are selected, so that the piece does not show what the others do.
+    /// Whether only some threads are selected, so that the output does not show what the others do.
     pub(super) fn chooses_threads(&self) -> bool {
         !self.comms.is_empty() || !self.pids.is_empty()
     }
 
-    /// What occupies a CPU while the piece does not say: a pseudo-thread if only some threads are selected, otherwise the idle task.
+    /// The occupant of a CPU when the output does not show it: a pseudo-thread if only some threads are selected, otherwise the idle task.
     pub(super) fn nobody(&self, cpu: Cpu) -> Koid {
         match self.chooses_threads() {
             true => unrecorded::thread_of(units::Cpu(cpu.0.into())),
@@ -93,7 +93,7 @@ pub(super) struct ThreadName {
     pub(super) process: Option<Koid>,
 }
 
-/// The names of koids so far, and which of them the piece has.
+/// The names of koids so far, and which of them are in the output.
 #[derive(Debug, Default)]
 pub(super) struct Names {
     pub(super) threads: HashMap<Koid, ThreadName>,
@@ -102,7 +102,7 @@ pub(super) struct Names {
 }
 
 impl Names {
-    /// Remembers the name of an object. If the piece already uses its koid, or if it is neither a process nor a thread, the record is
+    /// Remembers the name of an object. If the output already uses its koid, or if it is neither a process nor a thread, the record is
     /// copied.
     pub(super) fn learn(
         &mut self,
@@ -136,7 +136,7 @@ impl Names {
         })?)
     }
 
-    /// Writes the name of a koid to the piece, unless it is there.
+    /// Writes the name of a koid to the output, unless it is there.
     pub(super) fn need(&mut self, koid: Koid, target: &mut Target<'_>) -> Result<(), ConvertError> {
         if !self.written.insert(koid) {
             return Ok(());
@@ -162,7 +162,7 @@ impl Names {
         Ok(target.write(&write::KernelObject { object_type: kind, koid, name, args: &args })?)
     }
 
-    /// Makes sure that the piece has the name of the idle task, with which a cut fills CPUs without an occupant. A recording of CPUs that
+    /// Ensures that the output has the name of the idle task, with which a cut fills CPUs without an occupant. A recording of CPUs that
     /// were never idle does not have it.
     pub(super) fn need_idle(&mut self, target: &mut Target<'_>) -> Result<(), ConvertError> {
         if !self.threads.contains_key(&IDLE) {
@@ -174,7 +174,7 @@ impl Names {
         self.need(IDLE, target)
     }
 
-    /// Makes sure that the piece has the name of a CPU's occupant, which may be the idle task or the pseudo-thread for time that is not
+    /// Ensures that the output has the name of a CPU's occupant, which may be the idle task or the pseudo-thread for time that is not
     /// recorded.
     pub(super) fn need_occupant(
         &mut self,
@@ -192,7 +192,7 @@ impl Names {
         self.need(koid, target)
     }
 
-    /// Makes sure that the piece has the names of all koids of a record.
+    /// Ensures that the output has the names of all koids of a record.
     pub(super) fn need_all(
         &mut self,
         record: &Record<'_>,

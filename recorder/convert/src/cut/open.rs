@@ -39,7 +39,7 @@ pub(super) struct Open {
     cut: FxHashMap<Koid, Does>,
 }
 
-/// What is known about a thread.
+/// The known facts about a thread.
 #[derive(Clone, Copy, Debug, Default)]
 struct Known {
     does: Does,
@@ -71,7 +71,7 @@ struct Counter {
 }
 
 impl Open {
-    /// Takes a record into account.
+    /// Updates what is open with the next record.
     pub(super) fn follow(&mut self, record: &Record<'_>) {
         match record {
             Record::ContextSwitch(switch) => self.switch(switch),
@@ -186,7 +186,7 @@ impl Open {
                 let inside = |(begin, end): (Nanos, Nanos)| end.0.saturating_sub(begin.max(from).0);
                 stretches.into_iter().map(inside).sum::<u64>().min(within)
             }
-            // At most the part in the window.
+            // At most the part that is in the window.
             None => nanos.min(within),
         })
     }
@@ -205,7 +205,7 @@ impl Open {
         self.shown.insert(cpu, thread);
     }
 
-    /// Writes what is open at the beginning of the window.
+    /// Writes the operations that are open at the beginning of the window.
     pub(super) fn begin(
         &mut self,
         window: &Window,
@@ -337,7 +337,7 @@ impl Operation {
     }
 }
 
-/// The occupant for a koid. The pseudo-threads for time that is not recorded are threads of the piece like others.
+/// The occupant for a koid. The pseudo-threads for time that is not recorded are treated like other threads.
 fn occupant(thread: Koid) -> Occupant<Koid> {
     if thread == Koid(0) { Occupant::Idle } else { Occupant::Thread(thread) }
 }

@@ -1,6 +1,6 @@
-//! Sections of other providers in a piece.
+//! Sections of other providers in the output.
 //!
-//! Each is cut separately, with its own tables, and follows the piece's own records:
+//! Each is cut separately, with its own tables, and follows fxtrec's own records:
 //!
 //! ```text
 //! [ head | the recorder's window ][ info, section: window of app ][ info, section: window of db ][ section | counts ]
@@ -24,7 +24,7 @@ pub struct Owner<'n> {
     /// Its id in the archive.
     pub id: ProviderId,
     pub name: &'n str,
-    /// When its open operations end; `None` if the provider has ended, and its operations with it.
+    /// The time at which its open operations end; `None` if the provider and its operations have ended.
     pub until: Option<Nanos>,
 }
 
@@ -34,7 +34,7 @@ pub struct Owner<'n> {
 ///
 /// # Errors
 ///
-/// If the records cannot be read, or the output cannot be written.
+/// When the records cannot be read, or the output cannot be written.
 pub fn cut_section(
     owner: Owner<'_>,
     reader: &mut Reader<'_>,

@@ -100,7 +100,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_part_that_ends_too_early_is_told_with_the_place() {
+    fn a_part_that_ends_too_early_is_reported_with_the_place() {
         let mut bytes = Bytes::new("the names", b"ab\0\x07\0\0\0");
         assert_eq!(bytes.text().expect("a text"), "ab");
         let error = bytes.u64().expect_err("four bytes are left");

@@ -8,7 +8,7 @@ use fxtrec_kernel::ftrace::layout::PageLayoutError;
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum ImportError {
-    /// A part of the file has fewer bytes than it says.
+    /// A part of the file has fewer bytes than stated.
     #[error("{part}: truncated at byte {at}")]
     Short {
         part: &'static str,

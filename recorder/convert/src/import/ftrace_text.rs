@@ -153,7 +153,7 @@ fn import(
     importer.finish()
 }
 
-/// If a line has the process of its thread, it applies from there on.
+/// If a line has the process of its thread, that is used from there on.
 fn learn<W: Write>(task: Task, importer: &mut Importer<W>) {
     if let Some(process) = task.process {
         importer.belongs(process, task.tid.0);

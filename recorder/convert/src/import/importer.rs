@@ -1,4 +1,4 @@
-//! What all imports share: events of another recorder into a trace of fxtrec's own shape.
+//! Shared by all imports: turns events of another recorder into a trace in fxtrec's own form.
 
 use std::cell::RefCell;
 use std::io::{self, Write};
@@ -27,17 +27,17 @@ use fxtrec_kernel::extra::ExtraIndex;
 use fxtrec_units::convention::{PROVIDER, SCHEMA};
 use fxtrec_units::{Cpu, Nanos, Tid};
 
-/// The thread that the events of the conversion itself are put on; no thread has this number.
+/// The thread that the conversion's own events belong to; no thread has this id.
 const CONVERTER: ThreadName =
     ThreadName::Inline { process: Koid(0xffff_ffff), thread: Koid(0xffff_ffff) };
 
-/// The largest number of a CPU that is believed; Linux has up to 8192 of them. The encoder keeps room for all below.
+/// The largest plausible CPU number; Linux supports up to 8192 CPUs. The encoder reserves memory for all CPUs below it.
 const MOST_CPU: u32 = u16::MAX as u32;
 
-/// Where a trace comes from, as far as it says so itself.
+/// The origin of a trace, according to the trace itself.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Origin {
-    /// Its format, as `perf.data`.
+    /// Its format, such as `perf.data`.
     pub(super) format: &'static str,
     pub(super) host: Option<String>,
     pub(super) release: Option<String>,
@@ -49,13 +49,13 @@ pub(super) struct Origin {
     pub(super) machine: Option<String>,
     /// The facts that the trace has, as `causes` in `trace_info` lists them.
     pub(super) causes: Option<String>,
-    /// What to add to a time for nanoseconds since 1970.
+    /// The nanoseconds to add to a time to get the time since 1970.
     pub(super) wall_clock_offset: Option<i64>,
     /// Which kinds of stacks the trace has, as `kind` in `stack_info` lists them, and the shortest wait with one in nanoseconds.
     pub(super) stacks: Option<(&'static str, u64)>,
 }
 
-/// Which process a thread belongs to, and what processes are called, learned from the trace on the way.
+/// Which process a thread belongs to, and the names of processes, learned during the import.
 #[derive(Clone, Debug, Default)]
 struct Homes(Arc<Mutex<Known>>);
 
@@ -85,7 +85,7 @@ impl Lookup for Homes {
     }
 }
 
-/// Where all records go.
+/// The destination of all records.
 #[derive(Debug)]
 struct Sink<W: Write> {
     output: RecordOutput<W>,
@@ -144,16 +144,16 @@ impl<W: Write> Lanes for Sequence<W> {
     }
 }
 
-/// A trace in the making.
+/// A trace under construction.
 #[derive(Debug)]
 pub(super) struct Importer<W: Write> {
     encoder: Encoder<Sequence<W>>,
-    /// For what programs said themselves.
+    /// The provider for records of the programs themselves.
     programs: Writer<Sequence<W>>,
     origin: Origin,
     homes: Homes,
     catalog: Catalog,
-    /// The event that each described tracepoint became, from when one was seen.
+    /// The event for each described tracepoint, once it has occurred.
     extras: FxHashMap<usize, ExtraIndex>,
     /// When the last event happened; `None` before the first.
     last: Option<Nanos>,
@@ -188,7 +188,7 @@ impl<W: Write> Importer<W> {
         }
     }
 
-    /// A process and its thread as they were before the first event.
+    /// A process and its thread before the first event.
     pub(super) fn known(&mut self, pid: u32, tid: u32, comm: Comm) {
         self.belongs(pid, tid);
         let threads = self.encoder.threads();
@@ -199,17 +199,17 @@ impl<W: Write> Importer<W> {
         threads.add_thread(process, Some(LocalId(tid)), None, comm);
     }
 
-    /// Takes note that a thread belongs to a process.
+    /// Notes that a thread belongs to a process.
     pub(super) fn belongs(&mut self, pid: u32, tid: u32) {
         self.homes.learn(tid, pid);
     }
 
-    /// Takes note of what a process is called.
+    /// Notes the name of a process.
     pub(super) fn process_called(&mut self, pid: u32, name: &[u8]) {
         self.homes.known(|known| known.name_of.insert(pid, name.into()));
     }
 
-    /// The thread in the trace, which has its name before what is written next, at `time`; `comm` if its name is not known otherwise.
+    /// The thread in the trace, which is named before the next record at `time`; `comm` is used if its name is not known otherwise.
     pub(super) fn thread(
         &mut self,
         time: Nanos,
@@ -225,8 +225,8 @@ impl<W: Write> Importer<W> {
         }
     }
 
-    /// Writes what a program said itself, or what else stands next to scheduling, at `time`, which is raised to that of the
-    /// last event and given to `write`.
+    /// Writes a program's own record, or another non-scheduling record, at `time`, which is raised to that of the last event and passed to
+    /// `write`.
     pub(super) fn of_programs(
         &mut self,
         time: Nanos,
@@ -240,20 +240,19 @@ impl<W: Write> Importer<W> {
         }
     }
 
-    /// The name of a thread that may have ended before the trace did, and so tells nothing about its process.
+    /// The name of a thread that may have ended before the trace did, and so does not show its process.
     pub(super) fn named(&mut self, tid: Tid, comm: Comm) {
         if self.encoder.threads().find(tid).is_none() {
             self.encoder.threads().get(tid, Some(&comm));
         }
     }
 
-    /// The next event in order of time. One that comes too late is given the time of the one before it, and counted.
+    /// The next event in order of time. An event that is late gets the time of the previous one, and is counted.
     pub(super) fn event(&mut self, time: Nanos, cpu: Cpu, kind: Kind) -> Result<(), ConvertError> {
         self.put(time, cpu, kind, &[])
     }
 
-    /// The next event in order of time, from a non-scheduler tracepoint: `place` is its place among the
-    /// described ones.
+    /// The next event in order of time, from a non-scheduler tracepoint: `place` is its index among the described ones.
     pub(super) fn other(
         &mut self,
         time: Nanos,
@@ -270,7 +269,7 @@ impl<W: Write> Importer<W> {
         self.put(time, cpu, Kind::Sample(sample), raw)
     }
 
-    /// Registers the names of a tracepoint that is seen for the first time.
+    /// Registers the names of a tracepoint at its first occurrence.
     fn introduce(
         &mut self,
         time: Nanos,
@@ -313,7 +312,7 @@ impl<W: Write> Importer<W> {
         self.checked(taken)
     }
 
-    /// The time of what is written next, which is not before that of what was written last.
+    /// The time of the next record, which is not before the time of the previous one.
     fn advance(&mut self, time: Nanos) -> Result<Nanos, ConvertError> {
         if self.last.is_none() {
             self.begin(time)?;
@@ -381,7 +380,7 @@ impl<W: Write> Importer<W> {
         lanes.write(&own_event(time, CONVERTER, Text::Inline("stack_info"), &args))
     }
 
-    /// Ends the trace. A trace without any event is one all the same.
+    /// Ends the trace. A trace without any event is still a trace.
     pub(super) fn finish(mut self) -> Result<Report, ConvertError> {
         if self.last.is_none() {
             self.begin(Nanos(0))?;

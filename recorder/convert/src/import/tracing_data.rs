@@ -182,7 +182,7 @@ pub(super) mod tests {
 
     #[test]
     #[cfg(target_endian = "little")]
-    fn damage_is_told() {
+    fn damage_is_reported() {
         let whole = description(None);
         for len in 0..whole.len() {
             TracingData::parse(&whole[..len]).expect_err("it is cut");

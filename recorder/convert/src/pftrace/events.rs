@@ -91,7 +91,7 @@ impl Events {
         Self::write(log.time, &event, packets)
     }
 
-    /// A flow belongs to what its thread began or did at the same time; otherwise it becomes an instant.
+    /// A flow belongs to an event that its thread began or recorded at the same time; otherwise it becomes an instant.
     fn flow(
         &mut self,
         event: &Event<'_>,

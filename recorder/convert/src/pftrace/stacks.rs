@@ -1,7 +1,7 @@
 //! Stacks of any recorder, as samples.
 //!
-//! The name of a function may come after its stacks. The weight of a stack is in fxtrec's blob for Perfetto, or follows from the switches
-//! and wake-ups around it. So all of these are sorted by time during the pass, and the samples are written at the end:
+//! The name of a function may follow its stacks. The weight of a stack is in fxtrec's blob for Perfetto, or follows from the switches and
+//! wake-ups around it. So all of these are sorted by time during the pass, and the samples are written at the end:
 //!
 //! ```text
 //!   stacks, each with its time + LATE --+                      weight: the recorder's,
@@ -32,7 +32,7 @@ const WRITERS: u32 = 0x7fff_0010;
 /// Bytes that are sorted in memory.
 const PIECE_BYTES: usize = 12 << 20;
 
-/// The rank of stacks: other items of the same time come first.
+/// The rank of stacks: other items of the same time precede them.
 const STACK: u8 = 1;
 
 const NANOSECONDS: u64 = 1_000_000_000;
@@ -44,7 +44,7 @@ struct Away {
     woken: Option<(u64, u64)>,
 }
 
-/// A period of a thread: begin and length.
+/// A period of a thread: beginning and length.
 type Period = (u64, u64);
 
 #[derive(Debug, Default)]

@@ -93,7 +93,7 @@ impl Switches {
         let (cpu, current, flags) = match waker {
             Some((cpu, waker)) => (cpu, waker, Some(0)),
             None if by_interrupt => (wakeup.cpu.0, here, Some(IN_INTERRUPT)),
-            // Flags would say that it was this thread, or an interrupt.
+            // Flags would indicate this thread, or an interrupt.
             None => (wakeup.cpu.0, here, None),
         };
         self.put(cpu, wakeup.time, (current, flags), (event::WAKING, &body), packets)

@@ -22,7 +22,7 @@ const MOST_ADDRESSES: usize = 512 * 1024;
 /// The maximum size of all names, in bytes.
 const MOST_NAME_BYTES: usize = 16 << 20;
 
-/// Longer function names are cut to this many bytes.
+/// Longer function names are truncated to this many bytes.
 const NAME_BYTES: usize = 2048;
 
 /// The maximum number of mappings.
@@ -93,10 +93,10 @@ struct Memory {
     told: usize,
 }
 
-/// The module and the place of an address, if it has one, after this many mappings.
+/// The module of an address and its place there, if it has one, after this many mappings.
 type Found = (usize, Option<(u16, Place)>);
 
-/// What a trace says about code.
+/// The information about code in a trace.
 #[derive(Debug, Default)]
 pub(super) struct Code {
     files: Vec<Known>,
@@ -252,8 +252,8 @@ impl Code {
         place
     }
 
-    /// Finds the names of all addresses with `look`, file by file, those with the most frames first. `look` gets the addresses in ascending
-    /// order, and reports names for some of them. The next pass starts from the beginning.
+    /// Finds the names of all addresses with `look`, file by file, the files with the most frames first. `look` gets the addresses in
+    /// ascending order, and reports names for some of them. The next pass starts from the beginning.
     pub(super) fn name_all(
         &mut self,
         mut look: impl FnMut(&Build, &[u64], &mut dyn FnMut(u64, &str)),
@@ -331,7 +331,7 @@ impl Code {
         self.names.get(name as usize).map(|name| &**name)
     }
 
-    /// Reports what cannot have names.
+    /// Reports the frames that cannot have names.
     pub(super) fn tell(&self, report: &mut Report) {
         report.add("files without a build id, left out", self.without_build.len() as u64);
         report.add("addresses without a name: there are too many", self.too_many);

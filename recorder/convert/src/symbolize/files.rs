@@ -1,6 +1,6 @@
 //! The files with the names.
 //!
-//! A trace may come from anywhere, and name files that never respond, or that are crafted to take unlimited time. So another process opens
+//! A trace may be from any source, and name files that never respond, or that are crafted to take unlimited time. So another process opens
 //! and reads them (see [`super::reader`]), and is abandoned if it takes too long.
 
 use std::borrow::Cow;

@@ -19,10 +19,10 @@ use serde::{Deserialize, Serialize};
 
 use super::code::Build;
 
-/// The most memory that it may have, in bytes. Symbols are read in pieces: it has 30 MiB for a browser or a compiler.
+/// The maximum memory that it may have, in bytes. Symbols are read in pieces: it has 30 MiB for a browser or a compiler.
 const MOST_MEMORY: u64 = 512 << 20;
 
-/// The most bytes of names in an answer: more than are kept of all files.
+/// The maximum number of bytes of names in an answer: more than are kept of all files.
 const MOST_NAMES: usize = 32 << 20;
 
 /// How many kernels in a directory are tried.
@@ -40,14 +40,14 @@ pub(super) struct Question<'a> {
     pub(super) vmlinux: Option<OsString>,
 }
 
-/// What is answered.
+/// The answer.
 #[derive(Debug, Default, Serialize, Deserialize)]
 pub(super) struct Answer {
     /// Whether there is such a file.
     pub(super) is_found: bool,
     /// Whether there is one with all symbols.
     pub(super) has_symbols: bool,
-    /// Files that are called the same, and are others.
+    /// Files with the same name as the right one, but another build id.
     pub(super) refused: Vec<String>,
     pub(super) names: Vec<(u64, String)>,
 }
@@ -59,16 +59,16 @@ impl Answer {
     }
 }
 
-/// Answers the process that has started this one until it is gone.
+/// Answers the process that has started this one until it ends.
 ///
 /// # Errors
-/// When it is gone.
+/// When it has ended.
 pub fn serve() -> io::Result<()> {
     let mut reader = Reader::default();
     worker::serve_as(c"fxtrec-files", MOST_MEMORY, |question, _| (reader.answer(question), None))
 }
 
-/// What reads files.
+/// The reader of files.
 #[derive(Debug, Default)]
 pub(super) struct Reader {
     debug_folders: Vec<PathBuf>,
@@ -82,7 +82,7 @@ pub(super) struct Reader {
 }
 
 impl Reader {
-    /// No bytes are the answer to a question that makes no sense.
+    /// An empty answer is the answer to an invalid request.
     pub(super) fn answer(&mut self, question: &[u8]) -> Vec<u8> {
         let Ok(question) = serde_json::from_slice::<Question<'_>>(question) else {
             return Vec::new();
@@ -109,7 +109,7 @@ impl Reader {
 
     fn in_file(&mut self, build: &Build, addresses: &[u64], take: Take<'_>) -> bool {
         if build.paths.iter().any(|path| path == VDSO) {
-            // No other index has more.
+            // No other index has more entries.
             self.has_symbols = true;
             return in_vdso(build, addresses, take);
         }
@@ -117,7 +117,7 @@ impl Reader {
         named(&files, addresses, take)
     }
 
-    /// The files with the symbols of a program or library, first the one with the code if it is there.
+    /// The files with the symbols of a program or library; the one with the code is first, if available.
     fn files_of(&mut self, build: &Build) -> Option<Vec<File>> {
         for path in &build.paths {
             let path = Path::new(path);
@@ -156,7 +156,7 @@ impl Reader {
     fn in_kernel(&mut self, build: &Build, addresses: &[u64], take: Take<'_>) -> bool {
         let is_kernel = build.paths.iter().any(|path| path == KERNEL);
         if is_kernel && let Some(file) = self.vmlinux(build) {
-            // Addresses count from the beginning of the text: where it is depends on the boot.
+            // Addresses count from the beginning of the text, whose position depends on the boot.
             if let Ok(Some(begin)) = elf::label(&file, "_stext") {
                 let moved: Vec<u64> =
                     addresses.iter().map(|address| address.saturating_add(begin)).collect();
@@ -200,8 +200,8 @@ fn of_build(path: &Path, id: &[u8]) -> Option<FileData> {
     elf::open(path).ok().filter(is_it)
 }
 
-/// Where packages of kernels put a vmlinux with symbols, in the folder of one distribution or another: Debian's have no link by its
-/// build id. The kernel's release as named in the trace is not made part of a path: it could lead anywhere.
+/// Where kernel packages put a vmlinux with symbols, in the folders of various distributions: Debian's have no link by build id. The
+/// kernel's release in the trace is not used in a path: it could lead anywhere.
 fn vmlinux_in(folder: &Path) -> Vec<PathBuf> {
     let entries = |folder: PathBuf| {
         let read = fs::read_dir(folder).into_iter().flatten();
@@ -223,7 +223,7 @@ fn vmlinux_in(folder: &Path) -> Vec<PathBuf> {
     found
 }
 
-/// Tells the functions of the running kernel's vDSO, if that is the build.
+/// Reports the functions of the running kernel's vDSO, if it has that build id.
 fn in_vdso(build: &Build, addresses: &[u64], take: Take<'_>) -> bool {
     let Some(image) = own_vdso() else { return false };
     let Ok(elf) = Elf::parse(&*image) else { return false };
@@ -239,7 +239,7 @@ fn in_vdso(build: &Build, addresses: &[u64], take: Take<'_>) -> bool {
     true
 }
 
-/// Tells the functions that the files have; false if they cannot be read.
+/// Reports the functions that the files have; false if they cannot be read.
 fn named(files: &[File], addresses: &[u64], take: Take<'_>) -> bool {
     let mut budget = Budget::default();
     let name = |at: u64, raw: &str| take(at, &Names::within(&mut budget, raw).short);

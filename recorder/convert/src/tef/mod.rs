@@ -5,8 +5,8 @@
 //!
 //! - A field of an event without an equivalent in FXT becomes an argument whose name begins with `tef:`, see [`notes`]. Writing turns it
 //!   back into the field.
-//! - If an FXT argument is more than its JSON value (a koid, a pointer, an unsigned number), `arg_types` next to `args` says so. If JSON
-//!   shows a record as an event of another type, the event has the field `fxt`, see [`marks`]. Viewers ignore unknown fields.
+//! - If an FXT argument is more than its JSON value (a koid, a pointer, an unsigned number), `arg_types` next to `args` contains the type.
+//!   If JSON shows a record as an event of another type, the event has the field `fxt`, see [`marks`]. Viewers ignore unknown fields.
 
 pub mod read;
 pub mod write;

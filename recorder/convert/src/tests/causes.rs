@@ -19,8 +19,8 @@ fn us(micros: u64) -> Value<'static> {
 const THROTTLED: (&str, Value<'static>) = ("throttled", Value::Bool(true));
 const BY: (&str, Value<'static>) = ("throttled_by", Value::Str(Text::Inline("/a")));
 
-/// Thread 101 runs from 10 to 30, of which the host took 4. It uses up the quota of /a, which lasts until 80, and comes in at 100. Thread
-/// 102 of the same cgroup is woken at 20, moves to CPU 1 at 90, and comes in there at 95.
+/// Thread 101 runs from 10 to 30, of which the host took 4. It uses up the quota of /a, which lasts until 80, and is switched in at 100.
+/// Thread 102 of the same cgroup is woken at 20, moves to CPU 1 at 90, and is switched in there at 95.
 fn trace() -> Vec<u8> {
     let mut scene = Scene::with_causes(ALL);
     scene.switch(10, 0, 0, Leaves::R, 101).wake(20, 0, 102);
@@ -211,7 +211,7 @@ fn a_cut_within_a_throttled_wait_has_the_part_that_is_in_it() {
     let late = piece(60, 200, Filter::default());
     assert_eq!(sum(&late, 101, Metric::Throttled), 20);
     assert_eq!(sum(&late, 101, Metric::Preemption) + sum(&late, 101, Metric::Wakeup), 20);
-    // All of it was before.
+    // All of it was before the window.
     let later = piece(85, 200, Filter::default());
     assert_eq!(sum(&later, 101, Metric::Throttled), 0);
     assert_eq!(sum(&later, 101, Metric::RunQueue), 15);

@@ -1,4 +1,4 @@
-//! Windows of traces, which are complete traces themselves.
+//! Windows of traces, which are complete traces.
 
 use fxt_reader::check::{Promises, check};
 use fxt_reader::record::is_not_recorded;
@@ -12,9 +12,8 @@ use crate::cut::{Filter, Window, cut};
 const IDLE: i32 = i32::MIN;
 const APP: (Koid, Koid) = (Koid(40), Koid(41));
 
-/// Process 40 "app" with thread 41 "worker"; 50 "rival". On CPU 0: 41 from 1, 50 from 5, idle
-/// from 7, 41 from 9, idle from 11. 41 has a duration from 2 to 10, a counter at 3, an async
-/// operation from 4 on. 60 "late" is woken at 3 and comes in on CPU 1 at 8.
+/// Process 40 "app" with thread 41 "worker"; 50 "rival". On CPU 0: 41 from 1, 50 from 5, idle from 7, 41 from 9, idle from 11. 41 has a
+/// duration from 2 to 10, a counter at 3, an async operation from 4 on. 60 "late" is woken at 3 and is switched in on CPU 1 at 8.
 fn trace() -> Vec<u8> {
     let mut trace = named();
     put_switch(&mut trace, 0, 1, (0, 41));
@@ -87,12 +86,12 @@ fn piece_of(trace: &[u8], from: u64, to: u64, filter: Filter) -> Vec<u8> {
 }
 
 #[test]
-fn a_loss_that_had_begun_in_the_window_is_told_at_its_end() {
+fn a_loss_that_had_begun_in_the_window_is_reported_at_its_end() {
     let mut trace = named();
     put_switch(&mut trace, 0, 1, (0, 41));
     put_switch(&mut trace, 1, 2, (0, 60));
     put_switch(&mut trace, 0, 5, (41, 50));
-    // It comes after the window, and the next loss comes after it.
+    // It is after the window, and the next loss is after it.
     put_switch(&mut trace, 1, 8, (60, 0));
     let number = |name, number: u64| (name, Value::uint(number));
     for (time, name, args) in [
@@ -137,7 +136,7 @@ fn a_window_outside_of_the_trace_is_an_error_that_says_where_the_trace_is() {
             error => panic!("{error}"),
         }
     }
-    // At either end there is something.
+    // There are events at either end.
     for (from, to) in [(11, 20), (0, 1)] {
         assert!(!switches(&piece(from, to, Filter::default())).is_empty(), "{from}");
     }
@@ -203,7 +202,7 @@ fn a_switch_that_comes_late_and_is_left_out_changes_nobody_in_the_piece() {
     let mut trace = Writer::new(trace());
     put_switch(&mut trace, 0, 12, (0, 41));
     put_switch(&mut trace, 1, 17, (60, 0));
-    // It is before the window, which has already begun.
+    // It is before the window, and continues into it.
     put_switch(&mut trace, 0, 15, (41, 50));
     put_switch(&mut trace, 0, 18, (50, 0));
     let piece = piece_of(&trace.into_inner(), 16, 20, Filter::default());

@@ -26,7 +26,7 @@ fn import(bytes: Vec<u8>, from: Format) -> Result<(Vec<u8>, Report), ConvertErro
     Ok((output, report))
 }
 
-/// Imports a file that may be damaged: that must end, and any output must be a sound trace. Returns whether there is one.
+/// Imports a file that may be damaged: that must end, and any output must be a valid trace. Returns whether there is one.
 fn survives(bytes: Vec<u8>, from: Format) -> bool {
     let Ok((trace, _)) = import(bytes, from) else { return false };
     let mut reader = fxt_reader::Reader::from_slice(&trace);
@@ -35,7 +35,7 @@ fn survives(bytes: Vec<u8>, from: Format) -> bool {
     true
 }
 
-/// Writes numbers of every width over every place of the header and the tail, and over some of the rest.
+/// Writes numbers of every width over every position of the header and the tail, and over some of the rest.
 fn damage(seed: &[u8], from: Format) {
     let (mut refused, mut taken) = (0, 0);
     let mut try_one = |bytes: Vec<u8>| match survives(bytes, from) {
@@ -44,7 +44,7 @@ fn damage(seed: &[u8], from: Format) {
     };
     let inner = |at: usize| at > 600 && at + 400 < seed.len();
     for at in (0..seed.len() - 8).step_by(4).filter(|at| !inner(*at) || at % 172 == 0) {
-        // Each place gets four of the numbers, its neighbours the others.
+        // Each position is overwritten with four of the numbers, its neighbours with the others.
         for index in (at / 4 % 3..NUMBERS.len()).step_by(3) {
             let number = NUMBERS[index];
             let width = [8, 4, 2][(at / 4 + index) % 3];
@@ -84,7 +84,7 @@ fn a_damaged_trace_dat_ends_with_a_trace_or_an_error() {
 }
 
 #[test]
-fn the_damages_that_ended_a_conversion_once_are_told() {
+fn the_damages_that_ended_a_conversion_once_are_reported() {
     let seed = PERF_DATA[0];
     let word = |at: usize| usize::from_ne_bytes(*seed[at..].first_chunk().expect("it is there"));
     let with = |at: usize, number: u64| {

@@ -48,7 +48,7 @@ fn assert_same(found: &Value, expected: &Value) {
     }
 }
 
-/// Asserts that these events come back unchanged, in order of time.
+/// Asserts that these events are unchanged afterwards, in order of time.
 fn assert_kept(expected: &[Value]) -> Report {
     let (found, report) = there_and_back(&json!(expected));
     let mut expected = expected.to_vec();
@@ -87,7 +87,7 @@ fn an_array_without_its_closing_bracket() {
 }
 
 #[test]
-fn the_object_form_with_all_that_stands_beside_the_events() {
+fn the_object_form_with_all_that_stands_next_to_the_events() {
     let document = json!({
         "traceEvents": [{"name": "a", "ph": "B", "pid": 1, "tid": 1, "ts": 8}],
         "displayTimeUnit": "ms",

@@ -86,7 +86,7 @@ impl Dice {
             .collect()
     }
 
-    /// At most 14, for records that have an argument of their own.
+    /// At most 14, for records that have an additional argument.
     fn fewer_args(&mut self) -> Vec<Arg<'static>> {
         let mut args = self.args();
         args.truncate(14);
@@ -205,7 +205,7 @@ fn put_record(trace: &mut Trace, dice: &mut Dice, time: &mut u64) {
     result.expect("a record that FXT can express");
 }
 
-/// Records with bulk data go to the end of the JSON document.
+/// Records with bulk data are moved to the end of the JSON document.
 fn is_bulk(record: &str) -> bool {
     record.starts_with("Blob")
         || (record.starts_with("LargeBlob") && record.contains("metadata: None"))

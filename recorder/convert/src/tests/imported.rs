@@ -1,4 +1,4 @@
-//! ftrace text and perf.data, as in public reports of other tools.
+//! ftrace text and perf.data, as in public bug reports about other tools.
 
 use fxt_reader::record::Value;
 use fxt_reader::{Reader, Record};
@@ -194,7 +194,7 @@ fn as_perf_6_16(data: &[u8], each: usize) -> (Vec<u8>, usize) {
     let (records, tail) = (out.len() - start, out.len());
     out[48..56].copy_from_slice(&(records as u64).to_ne_bytes());
     out.extend(&data[start + size..]);
-    // The sections of features come after the records.
+    // The sections of features follow the records.
     let features: u32 = data[72..104].iter().map(|byte| byte.count_ones()).sum();
     for at in (0..features as usize).map(|number| tail + number * 16) {
         let moved = word(&out, at) + (records as u64) - (size as u64);

@@ -12,7 +12,7 @@ fn syntax_errors_have_line_and_column() {
 }
 
 #[test]
-fn what_an_event_lacks_is_said() {
+fn what_an_event_lacks_is_reported() {
     assert_eq!(
         refused("[\n  {\"name\": \"a\", \"ph\": \"B\"}]"),
         "line 2, column 3: this event has no \"ts\": expected a number of microseconds"
@@ -44,7 +44,7 @@ fn what_is_no_trace_is_refused() {
 }
 
 #[test]
-fn a_lenient_reader_goes_on_behind_what_is_malformed() {
+fn a_lenient_reader_continues_after_what_is_malformed() {
     let bad =
         ["{\"ph\": \"B\"}", "{\"ph\": oops}", "{\"ph\" \"B\", \"args\": {\"a\": \"}\"}}", "7"];
     for bad in bad {

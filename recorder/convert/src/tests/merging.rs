@@ -9,8 +9,7 @@ use fxt_writer::{Arg, Koid, Text, Ticks, Value, Writer};
 use super::*;
 use crate::merge::{How, Source, merge};
 
-/// A recording on a machine whose clock is so far behind the wall clock: thread 7, called `name`,
-/// is woken on CPU 0 at each of the times.
+/// A recording on a machine whose clock is this far behind the wall clock: thread 7, called `name`, is woken on CPU 0 at each of the times.
 fn recording(name: &str, wall_clock: Option<i64>, times: &[u64]) -> Vec<u8> {
     let mut trace = Writer::new(Vec::new());
     trace.start(name, 1_000_000_000).expect("room");
@@ -34,7 +33,7 @@ fn recording(name: &str, wall_clock: Option<i64>, times: &[u64]) -> Vec<u8> {
     trace.into_inner()
 }
 
-/// What the archive of these recordings says: times, providers, names and CPUs of the wake-ups.
+/// The content of these recordings' archive: times, providers, names and CPUs of the wake-ups.
 fn merged(
     recordings: &[(Vec<u8>, Option<i64>)],
     same_machine: bool,
@@ -42,7 +41,7 @@ fn merged(
     merged_with(recordings, same_machine, true)
 }
 
-/// The same where an offset says that a wall clock was wrong.
+/// The same, if an offset shows that a wall clock was wrong.
 fn merged_at(
     recordings: &[(Vec<u8>, Option<i64>)],
     same_machine: bool,
@@ -81,7 +80,7 @@ fn merged_with(
                 found.push((wakeup.time.0, provider, names[&wakeup.koid].clone(), wakeup.cpu.0));
             }
             fxt_reader::Record::Event(event) if keeps_wall_clock => {
-                // Wherever the clock was shifted to, the wall clock is where it was.
+                // The wall clock is the same, regardless of how the clock was shifted.
                 let value = event.args.get("wall_clock_offset_ns").expect("an offset");
                 let offset: u64 = value.to_string().parse().expect("a number");
                 assert_eq!((event.time.0 + offset) / 1000, 10, "{event:?}");
@@ -131,7 +130,7 @@ fn an_offset_is_better_than_the_wall_clock_and_no_time_is_below_zero() {
 #[test]
 fn an_offset_corrects_the_wall_clocks_where_both_are_known() {
     let one = recording("one", Some(10_000), &[100, 300]);
-    // By the wall clocks 1200 is 200 there; its wall clock was 40 ahead.
+    // By the wall clocks, 1200 is 200 there; its wall clock was 40 ahead.
     let two = recording("two", Some(9_000), &[1_200]);
     let sources = |offset| [(one.clone(), None), (two.clone(), Some(offset))];
     let times = |offset, same_machine| {
@@ -140,7 +139,7 @@ fn an_offset_corrects_the_wall_clocks_where_both_are_known() {
     };
     assert_eq!(times(40, false), [100, 160, 300]);
     assert_eq!(times(0, false), [100, 200, 300]);
-    // On one machine there is one wall clock.
+    // One machine has one wall clock.
     assert_eq!(times(1_050, true), [100, 150, 300]);
 }
 
@@ -159,7 +158,7 @@ fn a_message_that_would_arrive_before_it_was_sent_is_an_error() {
         };
         [source(0), source(1)]
     };
-    // It took 40.
+    // The message took 40.
     for offset in [49_000, 50_040] {
         merge(&sources(offset), &How::default(), &mut Vec::new()).expect("it arrives later");
     }
@@ -190,7 +189,7 @@ fn wall_clocks_that_messages_contradict_are_warned_of() {
         let how = How { sync: Some(crate::sync::Messages::Flows), ..How::default() };
         merge(&sources, &how, &mut Vec::new()).expect("messages both ways").notes().to_vec()
     };
-    // Messages tell from -100 to 40: 30 too little, and never wrong by more than 70.
+    // Messages permit -100 to 40: the middle is 30 below the true offset, and wrong by at most 70.
     assert_eq!(notes(30).len(), 1);
     let warned = notes(-5_000);
     assert!(
@@ -309,7 +308,7 @@ fn modules_of_different_recordings_have_different_numbers_or_processes() {
     assert!(merged(false).into_iter().eq(named([7, 7 + (1 << 22), 7 + (2 << 22)], [1; 3])));
 }
 
-/// A recording whose clock is so far ahead, with the ends of flows at these times of a common clock.
+/// A recording whose clock is this far ahead, with the ends of flows at these times of a common clock.
 fn recording_with_flows(ahead: u64, begins: &[(u64, u64)], ends: &[(u64, u64)]) -> Vec<u8> {
     use fxt_writer::record::{Event, EventKind};
     let mut trace = Writer::new(recording("one", None, &[ahead + 1]));
@@ -345,7 +344,7 @@ fn messages_between_three_recordings_set_their_clocks_within_a_bound() {
     let mut out = Vec::new();
     let report = merge(&sources, &how, &mut out).expect("messages both ways");
     let [second, third] = report.notes() else { panic!("{report}") };
-    // 40 forth and 100 back: 30 too little, and never wrong by more than the 70 that are said.
+    // 40 forth and 100 back: the middle is 30 below the true offset, within the stated 70.
     assert!(second.contains("clock 0.000049970 s ahead"), "{second}");
     assert!(second.contains("wrong by at most 0.000000070 s: 1 message from"), "{second}");
     assert!(third.contains("wrong by at most 0.000000150 s"), "{third}");
@@ -384,7 +383,7 @@ fn ids(archive: &[u8]) -> Vec<(u32, &'static str, u64)> {
 }
 
 #[test]
-fn ids_that_begin_in_two_recordings_are_told_apart_and_messages_between_them_kept() {
+fn ids_that_begin_in_two_recordings_are_distinguished_and_messages_between_them_kept() {
     let own = |name: &str, kinds: &[EventKind]| {
         let mut trace = Writer::new(recording(name, None, &[1]));
         let thread = fxt_writer::ThreadName::Inline { process: Koid(7), thread: Koid(7) };
@@ -452,7 +451,7 @@ fn local_ids_of_json_stay_local_in_an_archive() {
     assert_ne!(of(1, "begin"), of(2, "begin"));
     assert_ne!(of(1, "send"), of(2, "send"));
     assert_eq!((of(2, "begin"), of(2, "send")), (of(2, "end"), of(2, "receive")));
-    // They are no messages between the two.
+    // They are not messages between the two.
     let how = How { sync: Some(crate::sync::Messages::Flows), ..How::default() };
     let error = merge(&sources, &how, &mut Vec::new()).expect_err("no message");
     assert!(matches!(error, ConvertError::NoMessages { forth: 0, back: 0, .. }), "{error}");

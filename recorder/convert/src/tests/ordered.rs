@@ -71,7 +71,7 @@ fn begins_and_ends_are_paired_by_time_in_any_order_of_the_file() {
         .map(|(name, begin, end)| (name.to_owned(), begin * 1000, end * 1000))
         .collect();
     for step in [1, 3, 7, 9] {
-        // Each step visits all lines in another order.
+        // Each step visits all lines in a different order.
         let order: Vec<&str> = (0..lines.len()).map(|at| lines[at * step % lines.len()]).collect();
         let (fxt, report) = to_fxt(&format!("[{}]", order.join(",\n")));
         assert_eq!(durations(&fxt, 2), expected, "{order:#?}");
@@ -117,13 +117,13 @@ fn names_and_large_events_keep_their_places_when_events_are_sorted() {
 }
 
 #[test]
-fn ftrace_text_beside_events_is_scheduling() {
+fn ftrace_text_next_to_events_is_scheduling() {
     let text = r##"{"traceEvents":[
         {"ph":"M","pid":70,"tid":77,"name":"thread_name","args":{"name":"the renderer"}},
         {"ph":"X","pid":70,"tid":77,"name":"frame","cat":"app","ts":200500020,"dur":900}
         ],
         "systemTraceEvents":"# tracer: nop\n#\n          <idle>-0     (-----) [001] d..2  200.500010: sched_switch: prev_comm=swapper/1 prev_pid=0 prev_prio=120 prev_state=R ==> next_comm=render next_pid=77 next_prio=97\n          render-77    (   70) [001] d..3  200.501000: sched_switch: prev_comm=render prev_pid=77 prev_prio=97 prev_state=S ==> next_comm=swapper/1 next_pid=0 next_prio=120\n"}"##;
-    // Even if it comes first.
+    // Also if it precedes the events.
     let (events, system) = text.split_once("],\n").expect("two members");
     let swapped = format!("{{{}, {}]}}", system.trim().trim_end_matches('}'), &events[1..]);
     for text in [text.to_owned(), swapped] {
@@ -215,7 +215,7 @@ fn states_of_threads_are_on_a_track_of_their_own_and_come_back() {
     let back = Json::from(events(&to_json(&fxt, Sched::Slices)));
     let original: Json = serde_json::from_str(text).expect("JSON");
     assert_eq!(back, original["traceEvents"]);
-    // Elsewhere the letter is a step of an operation, which must have an id.
+    // In other places the letter is a step of an operation, which must have an id.
     let error = refused(r#"[{"ph":"T","cat":"c","name":"x","pid":1,"tid":1,"ts":1}]"#);
     assert!(error.contains("has no \"id\""), "{error}");
 }

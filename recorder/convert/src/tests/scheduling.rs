@@ -49,7 +49,7 @@ fn trace() -> Vec<u8> {
     trace.into_inner()
 }
 
-/// Name, begin and length of the slices on a track.
+/// Name, beginning and length of the slices on a track.
 fn slices(events: &[Json], process: u64, thread: u64) -> Vec<(String, f64, f64)> {
     let of_track = |e: &&Json| e["pid"] == process && e["tid"] == thread;
     let of_phase = |phase: &'static str| {

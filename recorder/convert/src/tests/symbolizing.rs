@@ -1,4 +1,4 @@
-//! Names for stacks: what is looked up, where it is written, and what is rejected.
+//! Names for stacks: which frames are looked up, where names are written, and what is rejected.
 
 use fxt_reader::{Reader, Record};
 use fxt_writer::record::{Backtrace, Mapping, Module, ProcessName, UserspaceObject};
@@ -109,7 +109,8 @@ fn names_stand_before_the_first_stack_that_needs_them_and_once() {
     code(&mut trace, 7, 0, (&path, &id));
     stack(&mut trace, 7, 10, &[first + 4, second + 1]);
     stack(&mut trace, 7, 20, &[first + 4, first + 5]);
-    // The records that explain it come later, as in the newest part of a recording. A return address may be in the next function.
+    // The records that explain it follow, as in a trace that keeps only the newest part of a recording. A return address may be in the next
+    // function.
     stack(&mut trace, 8, 30, &[second, second]);
     code(&mut trace, 8, 3, (&path, &id));
     let (found, report, _) = named(trace);

@@ -26,7 +26,7 @@ fn commas_before_closing_brackets_anywhere() {
         assert_eq!(times, commas, "{text}");
         assert_eq!(events[0]["args"], serde_json::json!({"k": [1, 2], "l": {"m": 1}}), "{text}");
     }
-    // A comma with nothing before or after it is not a habit of writers.
+    // No writer emits a comma with nothing before or after it.
     for text in ["[,]", "[{\"ph\": \"i\", \"ts\": 1,, \"pid\": 1}]", "[{\"ph\": \"i\", \"ts\":,}]"]
     {
         refused(text);
@@ -51,7 +51,7 @@ fn unknown_phases() {
 }
 
 #[test]
-fn ids_beside_an_id2_may_be_empty_or_absent() {
+fn ids_next_to_an_id2_may_be_empty_or_absent() {
     let text = r#"[
         {"ph": "b", "cat": "c", "name": "a", "id": "", "id2": {"local": "0x1"}, "pid": 1, "tid": 1, "ts": 1},
         {"ph": "n", "cat": "c", "name": "a", "id2": {"local": "0x1"}, "pid": 1, "tid": 1, "ts": 2},

@@ -1,18 +1,18 @@
-//! What each CPU does in addition to running threads: the time in interrupts, and when a switch was requested.
+//! The activity of each CPU apart from running threads: the time in interrupts, and when a switch was requested.
 //!
 //! Programs on interrupts (`interrupts.bpf.c`) add up times and write no records; the program on switches reports the growth since the
 //! previous switch. Each CPU has its own cache line, which no other CPU writes to, with one exception: a CPU that requests a switch of
 //! another CPU. It holds the lock of that CPU's run queue, as a switch does.
 //!
 //! Hard interrupts run with interrupts off, so their programs are never interrupted. A hard interrupt in the middle of the program on a
-//! soft one finds and leaves the same depth. Its time is missing if it comes after the soft one was noted and before the soft one's
+//! soft one finds and leaves the same depth. Its time is missing if it occurs after the soft one was noted and before the soft one's
 //! beginning was: within these ten or so nanoseconds, time is lost rather than counted twice.
 
 use super::object::{Choice, Given, Object, ObjectError, Programs};
 use super::programs::Program;
 use super::types::Types;
 
-/// Bytes of a CPU's line.
+/// Size of a CPU's line in bytes.
 pub const LINE_BYTES: usize = 64;
 
 /// The number of lines: a power of two, so that the verifier can see that a program stays within them.
@@ -20,7 +20,7 @@ pub fn lines(possible: usize) -> usize {
     possible.max(1).next_power_of_two()
 }
 
-/// Handlers of devices and soft interrupts, and the vectors of x86 that have their own tracepoints because no device handler runs for them.
+/// Handlers of devices and soft interrupts, and the x86 vectors that have their own tracepoints because no device handler runs for them.
 pub(super) const HANDLERS: [&str; 13] = [
     "irq_handler",
     "softirq",
@@ -38,7 +38,7 @@ pub(super) const HANDLERS: [&str; 13] = [
 ];
 
 /// The programs on device interrupts, soft interrupts (unless these are `threaded`), vectors, and timers. None if the kernel has no
-/// tracepoints for the first two. The ends are attached first; otherwise something that has already begun could seem never to end.
+/// tracepoints for the first two. The ends are attached first; otherwise an interrupt that has already begun would never end.
 ///
 /// # Errors
 /// [`ObjectError`].

@@ -20,10 +20,10 @@ pub enum Doorbell {
 }
 
 impl Doorbell {
-    /// Makes one that may be rung some hundred times before it is answered.
+    /// Creates a doorbell that may be rung several hundred times before it is answered.
     ///
     /// # Errors
-    /// What bpf(2) or mmap(2) returns.
+    /// Errors of bpf(2) or mmap(2).
     pub fn new(sys: &dyn BpfSys) -> io::Result<Doorbell> {
         if let Some(bell) = sys.bell() {
             return Ok(Doorbell::Played(bell));
@@ -31,15 +31,15 @@ impl Doorbell {
         Doorbell::of_bytes(sys, page_size())
     }
 
-    /// Makes one of this size, a power of two of at least a page. Ringing takes 16 of them each time.
+    /// Creates a doorbell of this size, a power of two of at least a page. Each ring takes 16 of them.
     ///
     /// # Errors
-    /// What bpf(2) or mmap(2) returns.
+    /// Errors of bpf(2) or mmap(2).
     pub fn of_bytes(sys: &dyn BpfSys, bytes: usize) -> io::Result<Doorbell> {
         RingBuffer::new(sys, bytes).map(Doorbell::Ring)
     }
 
-    /// The map, for the programs; also the descriptor that poll(2) reports as readable when the bell was rung.
+    /// The map, for the programs; its descriptor becomes readable for poll(2) when the bell was rung.
     pub fn fd(&self) -> BorrowedFd<'_> {
         match self {
             Doorbell::Ring(ring) => ring.fd(),
@@ -47,7 +47,7 @@ impl Doorbell {
         }
     }
 
-    /// Silences it until it is rung again.
+    /// Silences it until the next ring.
     pub fn answer(&self) {
         match self {
             Doorbell::Ring(ring) => ring.skip(),

@@ -1,4 +1,4 @@
-//! Loading the programs and running them: everything of BPF that a recording holds.
+//! Loads and runs the programs: all BPF objects of a recording.
 
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -46,7 +46,7 @@ pub enum BpfError {
     /// The kernel does not describe its types, or not to this user.
     #[error("cannot read {path}: {error}", path = BTF_PATH)]
     NoBtf { error: io::Error },
-    /// A map could not be made or mapped.
+    /// A map could not be created or mapped.
     #[error("cannot create the BPF map for {what}: {error}")]
     Map { what: &'static str, error: io::Error },
     #[error("the kernel rejected the BPF program {name}: {error}")]
@@ -59,7 +59,7 @@ pub enum BpfError {
     /// A program could not be attached to its tracepoint.
     #[error("cannot attach the BPF program {name}: {error}")]
     Attach { name: &'static str, error: io::Error },
-    /// Compiled programs could not be made ready.
+    /// The compiled programs could not be prepared.
     #[error(transparent)]
     Object(#[from] ObjectError),
 }
@@ -98,34 +98,34 @@ impl BpfError {
 pub struct Wanted<'a> {
     /// The CPUs that are online.
     pub cpus: &'a [Cpu],
-    /// How many CPUs there may ever be: one more than the highest number.
+    /// The number of possible CPUs: one more than the highest CPU number.
     pub possible: usize,
-    /// Bytes of each CPU's lane, at most.
+    /// Maximum size of each CPU's lane, in bytes.
     pub lane_bytes: usize,
     pub waking: bool,
-    /// Whether requests for a switch are noted.
+    /// Whether to record when switches were requested.
     pub need_resched: bool,
     /// How the scope is narrowed, if it is.
     pub narrow: Option<ScopeBy>,
     /// Restricts the scope, and everything that is reported, to this user's threads.
     pub owner: Option<u32>,
-    /// Whether stolen time is wanted.
+    /// Whether to report stolen time.
     pub steal: bool,
-    /// Whether soft interrupts run in threads, which may be preempted like others.
+    /// Whether soft interrupts run in threads, which can be preempted.
     pub threaded_softirqs: bool,
-    /// Whether it is wanted which futexes threads block on, and which locks of the kernel.
+    /// Whether to report which futexes and kernel locks threads wait for.
     pub locks: bool,
     /// Whether to report the senders of packets that wake threads.
     pub packets: bool,
-    /// Whether only switches and wake-ups are recorded, and nothing that explains them.
+    /// Whether to record only switches and wake-ups, without the facts that explain them.
     pub plain: bool,
-    /// The system calls that are wanted, if any are: those with these numbers, or all.
+    /// The system calls to record, if any: those with these numbers, or all.
     pub calls: Option<Option<&'a [u16]>>,
     /// The table that notes which threads wait, if stacks are requested.
     pub notes: Option<WaitNotes<'a>>,
 }
 
-/// The maps and programs of a recording. They vanish with it.
+/// The maps and programs of a recording. They are removed when this is dropped.
 #[derive(Debug)]
 pub struct BpfEvents {
     sys: Box<dyn BpfSys + Send>,
@@ -135,7 +135,7 @@ pub struct BpfEvents {
     scope: Option<ScopeMap>,
     groups: Option<GroupScope>,
     programs: Vec<Loaded>,
-    /// Those that only add up, for the programs on switches to tell.
+    /// The programs that only add up, for the programs on switches to report.
     adding: Vec<Loaded>,
     calls: Option<OfCalls>,
     /// The links of the running programs, in the order in which they were attached.
@@ -144,27 +144,27 @@ pub struct BpfEvents {
     notes: bool,
 }
 
-/// What programs report in addition to events, as far as the kernel permits it.
+/// The facts that programs report in addition to events, as far as the kernel permits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Tells {
-    /// The time that interrupts take, and since when a switch has been requested.
+    /// The time in interrupts, and when a switch was requested.
     pub irqs: bool,
     pub requests: bool,
     /// Stolen time, and which threads are throttled.
     pub steal: bool,
     pub throttles: bool,
-    /// In which system call a thread blocks, and on which futex.
+    /// The system call and the futex in which a thread blocks.
     pub syscalls: bool,
     pub futexes: bool,
-    /// For which locks of the kernel threads wait.
+    /// The kernel locks that threads wait for.
     pub kernel_locks: bool,
     /// The waker, which may be an interrupt.
     pub wakers: bool,
-    /// The cause of such an interrupt.
+    /// The cause of an interrupt that is a waker.
     pub origins: bool,
-    /// Which thread of this host sent the packet, if it is one.
+    /// The thread on this host that sent the packet, if a packet is the cause.
     pub packets: bool,
-    /// Which request to a disk is done, if that is it.
+    /// The disk request whose completion is the cause, if it is one.
     pub disk_requests: bool,
 }
 
@@ -177,7 +177,7 @@ impl Way {
         futexes: false,
     };
 
-    /// The ways that are worth trying, the best first. The last of them is the least demanding.
+    /// The ways to try, the best first. The last of them is the least demanding.
     fn all(types: &Types, files: &dyn Sys, wanted: &Wanted<'_>) -> Vec<Way> {
         let least = Way::LEAST;
         let mut ways = vec![least];
@@ -206,13 +206,13 @@ fn map_error(what: &'static str) -> impl Fn(io::Error) -> BpfError {
     move |error| BpfError::Map { what, error }
 }
 
-/// More than the kernel gives: of memory, or (before Linux 6.11) of a single value.
+/// More than the kernel grants: of memory, or (before Linux 6.11) of a single value.
 fn is_too_much(error: &io::Error) -> bool {
     matches!(error.raw_os_error(), Some(libc::ENOMEM | libc::E2BIG | libc::EPERM | libc::EINVAL))
 }
 
 impl BpfEvents {
-    /// Loads the programs, and makes the lanes of all CPUs. Nothing runs yet.
+    /// Loads the programs, and creates the lanes of all CPUs. Nothing runs yet.
     ///
     /// # Errors
     /// [`BpfError`], at the first call that the kernel refuses.
@@ -249,8 +249,8 @@ impl BpfEvents {
             let (map, possible) = (accounts.as_fd(), wanted.possible);
             Accounts { map, possible, irqs, asking }
         };
-        // With PREEMPT_RT such a program stopped the machine (Linux 7.3): see `machine::may_watch_requests`. There the end of an RCU reader
-        // keeps requesting a switch, so older kernels of that kind are not trusted either.
+        // With PREEMPT_RT such a program stopped the machine (Linux 7.3): see `machine::may_watch_requests`. With PREEMPT_RT, the end of an
+        // RCU reader keeps requesting a switch, so older such kernels are not trusted either.
         let may_ask = wanted.need_resched && !wanted.threaded_softirqs;
         let origins = account::lines(wanted.possible) * origins::LINE_BYTES;
         let origins = create("what interrupts are about", origins)?;
@@ -280,7 +280,7 @@ impl BpfEvents {
         let accounts = with(!irqs.is_empty(), !asking.is_empty());
         let (mut places, mut contentions) = (None, Vec::new());
         if wanted.locks && !wanted.plain {
-            let places = places.insert(create("locks of the kernel", contentions::BYTES)?);
+            let places = places.insert(create("kernel locks", contentions::BYTES)?);
             let given = [("contentions", Given::Memory(places.as_fd()))];
             let object = Object::new(&object::CONTENTION, types)?.with(&[], &given, &[])?;
             contentions = load_if_possible(&*sys, &contentions::programs(types, &object)?)?;
@@ -358,7 +358,7 @@ impl BpfEvents {
             .map(|notes| first_loaded(ways.clone(), Way::LEAST, |way| load_with(way, Some(notes))));
         let notes = matches!(noting, Some(Ok(_)));
         let (way, (programs, calls, packets, requests)) = match noting {
-            // Without it, stacks have a separate program.
+            // Otherwise, stacks have a separate program.
             None | Some(Err(BpfError::Load { .. })) => {
                 first_loaded(ways, Way::LEAST, |way| load_with(way, None))?
             }
@@ -399,12 +399,12 @@ impl BpfEvents {
         give(&*self.sys, &self.outer, lanes)
     }
 
-    /// The lanes of system calls, once; none if no program reports them.
+    /// The lanes of system calls; returned once, empty if no program reports them.
     pub fn take_call_lanes(&mut self) -> Vec<(Cpu, Lane)> {
         self.calls.as_mut().map(|calls| std::mem::take(&mut calls.lanes)).unwrap_or_default()
     }
 
-    /// Such a lane for a CPU that came online later.
+    /// A lane of system calls for a CPU that came online later.
     ///
     /// # Errors
     /// [`BpfError::Map`].
@@ -430,10 +430,10 @@ impl BpfEvents {
         Ok(lane)
     }
 
-    /// Lets the programs run.
+    /// Starts the programs.
     ///
     /// # Errors
-    /// [`BpfError::Attach`]; those that were attached before run on.
+    /// [`BpfError::Attach`]; programs that were already attached keep running.
     pub fn attach(&mut self) -> Result<(), BpfError> {
         // A thread that makes a system call has been switched in before.
         let of_calls = self.calls.iter().flat_map(|calls| &calls.programs);
@@ -443,13 +443,13 @@ impl BpfEvents {
         Ok(())
     }
 
-    /// Stops the programs; what is in the lanes stays readable.
+    /// Stops the programs; the lanes stay readable.
     pub fn detach(&mut self) {
-        // In the reverse order, so that no wake-up names a thread whose switch was not seen.
+        // This is in reverse order, so that no wake-up names a thread whose switch was not seen.
         while self.links.pop().is_some() {}
     }
 
-    /// What the programs report in addition to events.
+    /// The facts that the programs report in addition to events.
     pub fn tells(&self) -> Tells {
         self.tells
     }
@@ -459,7 +459,7 @@ impl BpfEvents {
         self.notes
     }
 
-    /// Which threads the programs report, when not all.
+    /// The threads that the programs report, if not all.
     pub fn scope(&self) -> Option<&ScopeMap> {
         self.scope.as_ref()
     }
@@ -469,7 +469,7 @@ impl BpfEvents {
         self.groups.as_ref()
     }
 
-    /// How many events no program saw since it was running already on their CPU, where the kernel counts that.
+    /// How many events no program saw because it was already running on their CPU, if the kernel counts that.
     pub fn missed(&self) -> u64 {
         self.missed_by(&self.programs)
     }
@@ -483,7 +483,7 @@ impl BpfEvents {
         programs.iter().map(|program| program.missed(&*self.sys)).sum()
     }
 
-    /// The descriptor that poll(2) reports readable when a lane wants to be read.
+    /// The descriptor that poll(2) reports as readable when a lane should be read.
     pub fn poll_fd(&self) -> BorrowedFd<'_> {
         self.doorbell.fd()
     }
@@ -500,7 +500,7 @@ fn hierarchy() -> (Hierarchy, u32) {
     (kind, cgroups::own().map_or(0, |own| own.hierarchy))
 }
 
-/// The map that leads the programs to the lanes of all CPUs, the first of which is an example to the kernel.
+/// The map from which programs find the lanes of all CPUs; the first lane serves the kernel as a template.
 fn map_of_lanes(
     sys: &dyn BpfSys,
     possible: usize,
@@ -538,7 +538,7 @@ fn make_lanes(
     }
 }
 
-/// Loads in the first of several ways that the kernel accepts; else in the least demanding one.
+/// Loads in the first of several ways that the kernel accepts; if none works, returns the error of the least demanding one.
 pub(super) fn first_loaded<W, T>(
     ways: Vec<W>,
     least: W,
@@ -570,10 +570,10 @@ fn load_all(
     Ok(loaded)
 }
 
-/// Loads all of them; none if the kernel has no such programs.
+/// Loads all of them; returns none if the kernel does not support them.
 ///
 /// # Errors
-/// What it is short of, which says nothing about programs.
+/// Errors caused by a lack of resources, which are not about the programs.
 fn load_if_possible(sys: &dyn BpfSys, programs: &[Program]) -> Result<Vec<Loaded>, BpfError> {
     match programs.iter().map(|program| Loaded::new(sys, program)).collect() {
         Err(BpfError::Load { error, .. }) if !is_short(&error) => Ok(Vec::new()),

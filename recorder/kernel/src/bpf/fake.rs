@@ -11,10 +11,10 @@ use super::lane::{CLOSED, Lane, LaneShape, RECORD_BYTES, RawRecord, at};
 use super::sys::{BpfSys, MapSpec, ProgramSpec};
 use crate::sys::Mapping;
 
-/// A file in memory that takes the place of a map.
+/// A file in memory that replaces a map.
 ///
 /// # Errors
-/// What memfd_create(2) or ftruncate(2) returns.
+/// Errors of memfd_create(2) or ftruncate(2).
 pub fn map(spec: &MapSpec<'_>) -> io::Result<OwnedFd> {
     let map = memfd_create(c"map", MFdFlags::MFD_CLOEXEC)?;
     let bytes = u64::from(spec.value_bytes) * u64::from(spec.entries);
@@ -22,7 +22,7 @@ pub fn map(spec: &MapSpec<'_>) -> io::Result<OwnedFd> {
     Ok(map)
 }
 
-/// Grants every map; it has no programs.
+/// Grants every map, but has no programs.
 #[derive(Debug)]
 struct Maps;
 
@@ -51,14 +51,14 @@ impl BpfSys for Maps {
 /// A closed lane of this many records, a power of two, and its other end.
 ///
 /// # Errors
-/// What memfd_create(2), ftruncate(2) or mmap(2) returns.
+/// Errors of memfd_create(2), ftruncate(2) or mmap(2).
 pub fn lane(records: usize) -> io::Result<(Lane, LaneEnd)> {
     let lane = Lane::new(&Maps, LaneShape { records })?;
     let mapping = Mapping::new(Some(lane.map()), lane.bytes())?;
     Ok((lane, LaneEnd { mapping, records }))
 }
 
-/// The end of a lane into which the programs write.
+/// The end of a lane that programs write to.
 #[derive(Debug)]
 pub struct LaneEnd {
     mapping: Mapping,
@@ -69,8 +69,8 @@ impl LaneEnd {
     fn word(&self, at: i16) -> &AtomicU64 {
         let at = at as usize;
         assert!(at.is_multiple_of(8) && at + 8 <= self.mapping.len());
-        // SAFETY: the assertion keeps the aligned word inside of the mapping, which lives as long as self. Both ends access
-        // these words only whole.
+        // SAFETY: the assertion keeps the aligned word inside of the mapping, which lives as long as self. Both ends access these words
+        // only as a whole.
         unsafe { AtomicU64::from_ptr(self.mapping.base().add(at).cast()) }
     }
 
@@ -91,20 +91,20 @@ impl LaneEnd {
             }
             let slot = head as usize & (self.records - 1);
             let at = at::RECORDS + slot * RECORD_BYTES;
-            // SAFETY: the slot is below the number of records, all of which are inside of the mapping. The reader does not look at
-            // records from the head on.
+            // SAFETY: the slot is below the number of records, all of which are in the mapping. The reader does not read records from the
+            // head on.
             unsafe {
                 self.mapping.base().add(at).copy_from_nonoverlapping(record.as_ptr(), RECORD_BYTES);
             };
             head += 1;
         }
         self.word(at::LOST).store(lost, Ordering::Relaxed);
-        // Release: the records come before the head.
+        // Release: the records precede the head.
         self.word(at::HEAD).store(head, Ordering::Release);
         (head - first) as usize
     }
 
-    /// Makes it look to the reader as if an event were being written, or not.
+    /// Makes the reader see that an event is being written, or not.
     pub fn set_busy(&self, busy: bool) {
         self.word(at::BUSY).store(u64::from(busy), Ordering::Release);
     }

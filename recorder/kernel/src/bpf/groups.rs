@@ -1,4 +1,4 @@
-//! The cgroups whose threads the programs report, if not all: two sets of cgroup numbers.
+//! The cgroups whose threads the programs report, if not all: two sets of cgroup ids.
 //!
 //! A program looks up a thread's cgroup at each event, so a thread that is moved into or out of a cgroup is in scope, or out of it, at
 //! once. User space fills the sets ([`GroupScope::include`]). If a cgroup is created below one of the second set, a program on
@@ -17,13 +17,13 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use super::sys::{BpfSys, Memory};
 
-/// The number of places; a power of two.
+/// The number of slots; a power of two.
 pub const GROUPS: usize = 16 * 1024;
 
-/// How many places are checked for a number.
+/// How many slots are checked for an id.
 pub const PROBES: usize = 8;
 
-/// Marks the place of a removed number; others may follow it.
+/// Marks the slot of a removed id; others may follow it.
 const REMOVED: u64 = u64::MAX;
 
 /// A multiplier whose products are well mixed in their upper bits, as in [`super::counts`].
@@ -50,10 +50,10 @@ fn first_place(id: u64) -> usize {
 pub struct GroupScope(Memory);
 
 impl GroupScope {
-    /// Makes empty sets.
+    /// Creates empty sets.
     ///
     /// # Errors
-    /// What bpf(2) or mmap(2) returns.
+    /// Errors of bpf(2) or mmap(2).
     pub fn new(sys: &dyn BpfSys) -> io::Result<GroupScope> {
         Memory::new(sys, at::END).map(GroupScope)
     }
@@ -84,21 +84,21 @@ impl GroupScope {
         put
     }
 
-    /// Puts a cgroup in scope by its number; with `children`, also those that will be created below it.
+    /// Puts a cgroup in scope by its id; with `children`, also its future children.
     pub fn include(&self, id: u64, children: bool) {
-        // Children first, so that a cgroup that is created from now on is in scope at once.
+        // Children first, so that a cgroup created from now on is in scope at once.
         if children {
             self.put(at::PARENTS, id);
         }
         self.put(at::MEMBERS, id);
     }
 
-    /// Puts cgroups that will be created below this one in scope, but not the cgroup itself.
+    /// Puts the future children of this cgroup in scope, but not the cgroup itself.
     pub fn include_children(&self, id: u64) {
         self.put(at::PARENTS, id);
     }
 
-    /// The numbers in the sets.
+    /// The ids in the sets.
     pub fn known(&self) -> impl Iterator<Item = u64> {
         let tables = [at::MEMBERS, at::PARENTS].into_iter();
         let words = tables.flat_map(|table| (0..GROUPS + PROBES).map(move |place| (table, place)));
@@ -122,7 +122,7 @@ impl GroupScope {
         self.0.word(at::MADE).load(Ordering::Acquire)
     }
 
-    /// Number of cgroups for which there was no place.
+    /// Number of cgroups for which there was no room.
     pub fn left_out(&self) -> u64 {
         self.0.word(at::FULL).load(Ordering::Relaxed)
     }
@@ -136,7 +136,7 @@ mod tests {
     use crate::bpf::sys::{MapSpec, ProgramSpec};
     use crate::perf::page_size;
 
-    /// A kernel whose maps are files.
+    /// A simulated kernel whose maps are files.
     #[derive(Debug)]
     struct Files;
 
@@ -182,7 +182,7 @@ mod tests {
     #[test]
     fn those_that_share_a_place_stay_apart_and_what_finds_none_is_counted() {
         let scope = GroupScope::new(&Files).expect("a map");
-        // Numbers that differ in the upper half only.
+        // Ids that differ only in the upper half.
         let alike: Vec<u64> = (1..=9).map(|upper| upper << 32 | 5).collect();
         let same: Vec<usize> = alike.iter().map(|id| first_place(*id)).collect();
         assert!(same.iter().all(|place| *place == same[0]), "{same:?}");

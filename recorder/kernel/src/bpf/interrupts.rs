@@ -14,7 +14,7 @@ use crate::sys::Sys;
 pub enum InterruptCount {
     /// In a per-CPU variable (x86). The kernel must know the variable's address by name, which it does not without `CONFIG_KALLSYMS_ALL`.
     OfCpu {
-        /// From its beginning to the count.
+        /// Offset of the count in the variable.
         offset: i32,
     },
     /// The same variable, at a fixed distance from the CPU's run queue, which is found from the current task.
@@ -25,7 +25,7 @@ pub enum InterruptCount {
     },
     /// In the current task (arm64 and others).
     OfTask,
-    /// Not known. Then no task is named as a waker, rather than a wrong one.
+    /// Not known. In that case no task is named as a waker, rather than a wrong one.
     Unknown,
 }
 
@@ -56,11 +56,11 @@ impl InterruptCount {
             Some((name, offset)) => {
                 types.distance("runqueues", name).map(|far| far + i64::from(offset))
             }
-            // Kernels that have it in the task need no search.
+            // On kernels that have it in the task, no search is needed.
             None if in_task.is_none() => listed_distance(files),
             None => None,
         };
-        // Without group scheduling, nothing leads to the run queue.
+        // Without group scheduling, no path leads to the run queue.
         let distance = distance.filter(|_| types.has("leads_to_run_queue"));
         let distance = distance.and_then(|distance| i32::try_from(distance).ok());
         let beside = |reach| Some(InterruptCount::BesideRunQueue { distance: distance?, reach });
@@ -74,7 +74,7 @@ impl InterruptCount {
 /// The bits of the count that show that an interrupt runs: hard interrupts in four bits, a soft one in bit 8. They correspond to
 /// `TRACE_FLAG_HARDIRQ` and `TRACE_FLAG_SOFTIRQ`.
 ///
-/// Linux 7 counts in bits `[16 .. 23]` how often interrupts were disabled, and hard interrupts in the four bits after them.
+/// Linux 7 counts in bits `[16 .. 23]` how often interrupts were disabled, and hard interrupts in the four bits above.
 pub fn bits(types: &Types) -> u32 {
     match types.variable("local_interrupt_disable_state") {
         Some(_) => 0x0f00_0100,
@@ -82,7 +82,7 @@ pub fn bits(types: &Types) -> u32 {
     }
 }
 
-/// The distance from the run queue to the count, by the kernel's list of symbols: not every kernel has type information for its variables
+/// The distance from the run queue to the count, from the kernel's list of symbols: not every kernel has type information for its variables
 /// (for example Debian's Linux 5.10). `None` for users who may not see addresses.
 fn listed_distance(files: &dyn Sys) -> Option<i64> {
     let list = files.read(Path::new("/proc/kallsyms")).ok()?;
@@ -113,7 +113,7 @@ mod tests {
     }
 
     #[test]
-    fn the_list_of_symbols_tells_how_far_the_count_is_from_the_run_queue() {
+    fn the_list_of_symbols_shows_how_far_the_count_is_from_the_run_queue() {
         let list = "000000000001a5c0 A __preempt_count\n\
                     0000000000000000 A fixed_percpu_data\n\
                     000000000002c140 A runqueues\n\

@@ -29,16 +29,16 @@
 //! ```
 //!
 //! The CPU is that of the lane. The lower 16 bits of a state are kept; they include all reported states. System call numbers are far below
-//! that. Priorities are cut to a byte: they are between -1, for deadline tasks, and 139. The upper byte of a wake-up's target CPU is the
-//! upper byte of the waker, whose id has only 22 bits. A name comes before the first record of its lane that mentions the thread, and
-//! before the first one after the thread was renamed. Facts about a slice come before the switch that ends it, and so does the quota that
-//! keeps its thread from running; most slices have none. With `--locks`, so do the futex on which its thread blocks, and the kernel lock
-//! that it waits for. The cause of an interrupt comes before its wake-up.
+//! this. Priorities are truncated to a byte: they are between -1, for deadline tasks, and 139. The upper byte of a wake-up's target CPU is
+//! the upper byte of the waker, whose id has only 22 bits. A name precedes the first record of its lane that mentions the thread, and is
+//! repeated after the thread was renamed. Facts about a slice precede the switch that ends it, and so does the quota that keeps its thread
+//! from running; most slices have no such facts. With `--locks`, the futex on which its thread blocks, and the kernel lock that it waits
+//! for, do as well. The cause of an interrupt precedes its wake-up.
 //!
 //! Head and tail count records and never decrease. The tracepoints fire with preemption off, so a CPU is never in two programs at once,
 //! with one exception: a thread that wakes itself does so with interrupts on, and an interrupt may wake another thread at that time. `busy`
-//! shows this to the second program, which then leaves the ring alone and increments `nested`. It is stored before the clock is read, so a
-//! reader that finds it clear knows that nothing older than its look can be added after the head. So no lock is needed, and no atomic
+//! shows this to the second program, which then does not use the ring and increments `nested`. It is stored before the clock is read, so a
+//! reader that finds it clear knows that nothing older than its read can be added after the head. So no lock is needed, and no atomic
 //! operation except to publish the head, on machines that reorder stores.
 //!
 //! The programs are attached and detached one after the other, which takes milliseconds each. Between the first and the last one there are
@@ -81,7 +81,7 @@ pub const CLOSED: i32 = 2;
 /// How many names a lane remembers; a power of two.
 pub const NAMES: usize = 1024;
 
-/// Bytes of a remembered name: tid in eight bytes, name in sixteen, eight unused.
+/// Size of a remembered name: tid in eight bytes, name in sixteen, eight unused.
 pub const NAME_BYTES: usize = 32;
 
 /// Room that is kept free: an event may add nine more records. A switch adds a loss, a name, two for the slice, one for each side that is
@@ -94,7 +94,7 @@ pub const COUNTED: usize = 5;
 /// The layout of a lane; all lanes of a recording share it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct LaneShape {
-    /// How many records it has room for: a power of two.
+    /// How many records fit: a power of two.
     pub records: usize,
 }
 
@@ -107,24 +107,24 @@ const BELL_RECORDS: usize = 16 * 1024;
 impl LaneShape {
     /// The largest lane that takes at most `bytes`, a power of two of at least 64 KiB.
     pub fn within(bytes: usize) -> LaneShape {
-        // 24 bytes for each 32 leaves a quarter for what comes before the records.
+        // 24 bytes for each 32 leaves a quarter for the data before the records.
         const LEAST: usize = 512;
         let room = bytes.saturating_sub(at::RECORDS) / RECORD_BYTES;
         LaneShape { records: 1 << room.max(LEAST).ilog2() }
     }
 
-    /// How many bytes it takes.
+    /// Its size in bytes.
     pub fn bytes(self) -> usize {
         at::RECORDS + self.records * RECORD_BYTES
     }
 
-    /// The number of records at which the reader wants to be woken.
+    /// The number of records at which the reader is woken.
     pub fn bell_records(self) -> usize {
         (self.records / BELL_PART).min(BELL_RECORDS)
     }
 }
 
-/// One CPU's lane, as its reader sees it.
+/// One CPU's lane, from its reader's point of view.
 #[derive(Debug)]
 pub struct Lane {
     memory: Memory,
@@ -141,15 +141,15 @@ pub struct LaneCounts {
     pub lost: u64,
     /// Lost events that a record has reported.
     pub told: u64,
-    /// Events that came while another one was being written.
+    /// Events that occurred while another one was being written.
     pub nested: u64,
 }
 
 impl Lane {
-    /// Makes a closed lane.
+    /// Creates a closed lane.
     ///
     /// # Errors
-    /// What bpf(2) or mmap(2) returns.
+    /// Errors of bpf(2) or mmap(2).
     pub fn new(sys: &dyn BpfSys, shape: LaneShape) -> io::Result<Lane> {
         let lane = Lane { memory: Memory::new(sys, shape.bytes())?, shape, tail: 0 };
         lane.word(at::BELL).store(shape.bell_records() as u64, Ordering::Relaxed);
@@ -157,13 +157,13 @@ impl Lane {
         Ok(lane)
     }
 
-    /// Lets the programs write.
+    /// Opens the lane, so that programs may write.
     pub fn open(&self) {
         self.word(at::BUSY).store(0, Ordering::Release);
     }
 
-    /// Keeps the programs from writing from now on, if none of them is writing; returns whether it is closed. A program that was about to
-    /// begin opens it again, so this must be called once more.
+    /// Closes the lane, so that programs cannot write from now on, unless one of them is writing; returns whether it is closed. A program
+    /// that was about to begin opens it again, so this must be called repeatedly.
     pub fn close(&self) -> bool {
         let [open, closed] = [0, CLOSED as u64];
         let order = Ordering::Relaxed;
@@ -190,7 +190,7 @@ impl Lane {
         self.memory.word(at as usize)
     }
 
-    /// Whether no program is writing. Then everything that happened up to a millisecond before this look is below the head that
+    /// Whether no program is writing. If so, everything that happened up to a millisecond before this read is below the head that
     /// [`Lane::take`] finds next; a store becomes visible in far less time than that.
     pub fn is_at_rest(&self) -> bool {
         // Acquire: a program moves the head before it releases the lane.
@@ -210,9 +210,8 @@ impl Lane {
         // SAFETY: the mapping has the length of the shape, so its records begin inside of it.
         let records = unsafe { self.memory.base().add(at::RECORDS) }.cast::<RawRecord>();
         for (first, count) in [(first, up_to_end), (0, count - up_to_end)] {
-            // SAFETY: both ranges are below the number of records, so they are inside of the mapping, and records are arrays of
-            // bytes. The programs do not write to records between tail and head, and the tail that they see moves on only in
-            // `release`, below.
+            // SAFETY: both ranges are below the number of records, so they are in the mapping, and records are arrays of bytes. The
+            // programs do not write to records between tail and head, and the tail that they see moves on only in `release`, below.
             let run = unsafe { std::slice::from_raw_parts(records.add(first), count) };
             to.extend(run);
         }
@@ -221,7 +220,7 @@ impl Lane {
         count == waiting
     }
 
-    /// Whether a quarter of the lane or more waits to be read.
+    /// Whether at least a quarter of the lane waits to be read.
     pub fn is_filling(&self) -> bool {
         // Relaxed: no memory is read based on this value.
         let head = self.word(at::HEAD).load(Ordering::Relaxed);
@@ -240,7 +239,7 @@ impl Lane {
         self.shape.bytes()
     }
 
-    /// The counts so far. They are exact when the programs no longer run.
+    /// The counts so far. They are exact once the programs have stopped.
     pub fn counts(&self) -> LaneCounts {
         let word = |at| self.word(at).load(Ordering::Relaxed);
         let mut fired = [0; COUNTED];
@@ -307,26 +306,26 @@ pub mod part {
 pub enum RecordKind {
     /// `sched_switch`. Its flags: whether the outgoing thread is preempted; which of the two threads are in scope.
     Switch = 1,
-    /// `sched_wakeup`. First flag of wake-ups: an interrupt does it.
+    /// `sched_wakeup`. First flag of wake-ups: caused by an interrupt.
     Wakeup = 2,
     /// `sched_wakeup_new`. Second flag: the new thread belongs to the process of the current thread, which created it.
     WakeupNew = 3,
     Waking = 4,
-    /// Before this record, others found no room.
+    /// Records before this one found no room.
     Lost = 5,
     /// The name of a thread.
     Name = 6,
     /// Facts about the slice that the next switch of the lane ends.
     Slice = 7,
-    /// The outgoing thread of the lane's next switch, or the thread that its next wake-up wakes, waits in a queue that is throttled or was.
-    /// First flag: it is throttled now.
+    /// The outgoing thread of the lane's next switch, or the thread that its next wake-up wakes, waits in a queue that is or was throttled.
+    /// First flag: it is currently throttled.
     Throttled = 8,
-    /// For how long a thread's queue was throttled so far. First flag: the thread was just moved there; otherwise it leaves the queue.
-    /// Second flag: the queue is still throttled.
+    /// How long a thread's queue was throttled so far. First flag: the thread was just moved there; otherwise it leaves the queue. Second
+    /// flag: the queue is still throttled.
     Wait = 9,
     /// `sched_migrate_task`.
     Moved = 10,
-    /// What interrupts took from the slice that the lane's next switch ends, and when that switch was requested.
+    /// The time that interrupts took from the slice that the lane's next switch ends, and when that switch was requested.
     Taken = 11,
     /// The futex on which the outgoing thread of the lane's next switch blocks.
     Futex = 12,
@@ -334,7 +333,7 @@ pub enum RecordKind {
     Contention = 13,
     /// A system call begins; with the first flag, it ends.
     Call = 14,
-    /// The cause of the interrupt that does the lane's next wake-up.
+    /// The cause of the interrupt of the lane's next wake-up.
     Origin = 15,
     /// More bytes of an `Origin`.
     More = 16,
@@ -344,7 +343,7 @@ pub enum RecordKind {
 
 /// The bits of a record's flags.
 pub mod flag {
-    /// In a switch: preempted. In a wake-up: an interrupt does it. In what is taken from a slice: a switch was requested.
+    /// In a switch: preempted. In a wake-up: caused by an interrupt. In the time taken from a slice: a switch was requested.
     pub const FIRST: u8 = 1;
     /// In a first wake-up: the thread belongs to its creator's process.
     pub const SAME_PROCESS: u8 = 2;
@@ -354,7 +353,7 @@ pub mod flag {
     pub const OF_QUEUES: u8 = 4;
     /// In a switch, with a scope: the outgoing thread is in scope.
     pub const PREV_IN_SCOPE: u8 = 2;
-    /// Same for the incoming thread.
+    /// The same for the incoming thread.
     pub const NEXT_IN_SCOPE: u8 = 4;
     /// In a switch: a thread in scope waits for this CPU.
     pub const WAITED_FOR: u8 = 8;
@@ -370,7 +369,7 @@ pub enum Record {
         next: Tid,
         /// The outgoing thread's kernel priority.
         prev_prio: i32,
-        /// Same for the incoming thread.
+        /// The same for the incoming thread.
         next_prio: i32,
         /// `__state` and `exit_state` of the outgoing thread, combined: their bits differ.
         state: u16,
@@ -390,7 +389,7 @@ pub enum Record {
         tid: Tid,
         /// The thread that runs where this happens.
         current: Tid,
-        /// The thread that began it, from task context; the idle task if that is not known.
+        /// The thread that began it, from task context; the idle task if unknown.
         waker: Tid,
         /// The priority of the woken thread.
         prio: i32,
@@ -403,7 +402,7 @@ pub enum Record {
     },
     /// Records found no room.
     Lost {
-        /// The time when there was room again.
+        /// The time from which there was room again.
         time: Nanos,
         count: u64,
     },
@@ -411,40 +410,40 @@ pub enum Record {
     Name { tid: Tid, name: [u8; 16] },
     /// Facts about the slice that the next switch ends.
     Slice {
-        /// For how long the hypervisor had taken the CPU (steal time).
+        /// How long the host had taken the CPU (steal time).
         stolen: Nanos,
     },
-    /// What interrupts took from the slice that the next switch ends.
+    /// The time that interrupts took from the slice that the next switch ends.
     Taken {
-        /// The time in interrupts, and how many there were.
+        /// The time in interrupts, and their number.
         irq: Nanos,
         irqs: u32,
-        /// How long before the switch it was first requested, if it was.
+        /// How long before the switch it was first requested, if at all.
         asked: Option<Nanos>,
     },
     /// The thread that is switched out or woken next waits in a queue that a quota may hold back.
     Throttled {
-        /// For how long its queue was throttled so far, including the current time.
+        /// How long its queue was throttled so far, including the current time.
         kept: Nanos,
-        /// The number of the cgroup that has the quota; 0 if it is unknown.
+        /// The id of the cgroup that has the quota; 0 if unknown.
         cgroup: u64,
-        /// The lower half of the number of the thread's own cgroup.
+        /// The lower half of the id of the thread's own cgroup.
         own: u32,
-        /// Whether it is throttled now; otherwise it only was before.
+        /// Whether it is currently throttled; otherwise it was throttled earlier.
         now: bool,
         /// Whether waits of all threads are reported, and not only of those that are switched out by throttling.
         of_queues: bool,
     },
-    /// A thread is switched in or moved: for how long its queue was throttled so far.
+    /// A thread is switched in or moved: how long its queue was throttled so far.
     Wait {
         tid: Tid,
         kept: Nanos,
         /// The CPU of the queue.
         cpu: Cpu,
-        /// As in [`Record::Throttled`].
+        /// The same as in [`Record::Throttled`].
         own: u32,
         of_queues: bool,
-        /// Whether the record before moved it to that queue; otherwise it leaves the queue.
+        /// Whether the previous record moved it to that queue; otherwise it leaves the queue.
         begins: bool,
         /// Whether the queue is still throttled.
         goes_on: bool,
@@ -453,7 +452,7 @@ pub enum Record {
     Moved { time: Nanos, tid: Tid, from: Cpu, to: Cpu },
     /// The thread that is switched out next blocks on a futex.
     Futex(Futex),
-    /// The thread that is switched out next waits for a kernel lock; it may be preempted before.
+    /// The thread that is switched out next waits for a kernel lock; it may be preempted before that.
     Contention(Contention),
     /// A system call begins or ends.
     Call {
@@ -465,9 +464,9 @@ pub enum Record {
         result: Option<i64>,
         is_32_bit: bool,
     },
-    /// The cause of the interrupt that does the next wake-up.
+    /// The cause of the interrupt of the next wake-up.
     Origin(RawOrigin),
-    /// More bytes of this.
+    /// More bytes of that cause.
     More([u8; part::MORE_BYTES]),
     /// With a scope: this thread has the CPU, for which a thread in scope waits from now on.
     Occupant { time: Nanos, tid: Tid, cpu: Cpu, prio: i32 },
@@ -481,7 +480,7 @@ pub struct Contention {
     pub flags: u32,
 }
 
-/// A call of futex(2), and the memory at its address. A program may write anything there; what could not be read is 0.
+/// A call of futex(2), and the memory at its address. The program may have written anything there; memory that could not be read is 0.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Futex {
     pub address: u64,
@@ -853,7 +852,7 @@ mod tests {
     }
 
     #[test]
-    fn the_flags_of_a_first_wake_up_are_told_apart() {
+    fn the_flags_of_a_first_wake_up_are_distinguished() {
         for (flags, expected) in [(0, (false, false)), (1, (true, false)), (2, (false, true))] {
             let bytes = record(&[(part::KIND, &[RecordKind::WakeupNew as u8, flags, 120, 0])]);
             match Record::parse(&bytes) {

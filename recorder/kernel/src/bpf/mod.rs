@@ -1,4 +1,4 @@
-//! Small programs inside of the kernel that write compact records of switches and wake-ups.
+//! Small programs in the kernel that write compact records of switches and wake-ups.
 //!
 //! ```text
 //!   sched_switch ------ program --+
@@ -9,14 +9,14 @@
 //!   interrupts -------- programs ---> sums of this CPU, which the program on switches tells, and what they are about
 //! ```
 //!
-//! The programs are compiled from C (`recorder/kernel/bpf`), and made ready for the running kernel by [`object`]; what that has for them is
-//! found in its own description of its types ([`types`], [`interrupts`]). Those that record are put together by [`programs`]. A [`lane`] is
-//! a ring in an array map that both sides map; neither a lock nor a helper call is needed to write a record, and no thread is woken for
-//! one. The [`doorbell`] is for bursts, so that the reader may sleep long otherwise. With a narrow scope, a [`scope`] tells the programs
-//! which threads matter, or [`groups`] which cgroups. Separate programs record where threads block ([`stacks`]), and count figures without
-//! records ([`counts`]). Hits of user probes go to perf's rings ([`probes`]).
+//! The programs are compiled from C (`recorder/kernel/bpf`), and prepared for the running kernel by [`object`], according to the kernel's
+//! description of its types ([`types`], [`interrupts`]). [`programs`] assembles those that record. A [`lane`] is a ring in an array map
+//! that both sides map; neither a lock nor a helper call is needed to write a record, and no thread is woken for one. The [`doorbell`] is
+//! for bursts, so that the reader may otherwise sleep for a long time. With a narrow scope, a [`scope`] gives the programs the threads to
+//! record, or [`groups`] the cgroups. Separate programs record where threads block ([`stacks`]), and count figures without records
+//! ([`counts`]). Hits of user probes are written to perf's rings ([`probes`]).
 //!
-//! Everything the kernel could refuse goes through [`sys::BpfSys`].
+//! Every call that the kernel could refuse goes through [`sys::BpfSys`].
 
 pub mod account;
 pub mod contentions;

@@ -1,15 +1,15 @@
-//! Programs that were compiled from C (`recorder/kernel/bpf`), made ready for the running kernel.
+//! Programs that were compiled from C (`recorder/kernel/bpf`), prepared for the running kernel.
 //!
 //! ```text
 //!   object (ELF, BTF) --> fields where this kernel has them --> choices and maps in their places --> instructions
 //!                         aya-obj, once                         for each way that is tried
 //! ```
 //!
-//! `aya-obj` reads the object and relocates it. The maps are made and shared by the rest of this module's neighbours, so an
-//! object only names them. The remaining steps are done here:
+//! `aya-obj` reads the object and relocates it. The neighbouring modules create and share the maps, so an object only names them. The
+//! remaining steps are done here:
 //!
-//! - A choice is a variable that a program only reads. The load becomes the constant, so the kernel's verifier removes what is
-//!   turned off, and nothing is loaded from memory when the program runs.
+//! - A choice is a variable that a program only reads. The load becomes the constant, so the kernel's verifier removes code that is
+//!   disabled, and nothing is loaded from memory when the program runs.
 //! - A map that is memory becomes the address of its value.
 //! - Functions and variables of the kernel that have no fixed number are marked by numbers that have no other meaning
 //!   ([`Extern`]).
@@ -40,7 +40,7 @@ pub enum ObjectError {
     Fields { object: &'static str, error: aya_obj::btf::BtfRelocationError },
     #[error("cannot link the BPF programs '{object}': {error}")]
     Link { object: &'static str, error: aya_obj::relocation::EbpfRelocationError },
-    /// A mistake of this program's authors.
+    /// An internal error.
     #[error("the BPF programs '{object}' have no {what}")]
     Missing { object: &'static str, what: String },
 }
@@ -63,7 +63,7 @@ macro_rules! compiled {
             name: $name,
             #[cfg(target_arch = "x86_64")]
             bytes: &Aligned(*include_bytes!(concat!("../../bpf/objects/x86_64/", $name, ".o"))),
-            // On others, the registers of programs at that place are not known, and stores would need explicit ordering.
+            // On other machines, the registers of programs at that place are unknown, and stores would need explicit ordering.
             #[cfg(not(target_arch = "x86_64"))]
             bytes: &Aligned(*include_bytes!(concat!("../../bpf/objects/aarch64/", $name, ".o"))),
         }
@@ -76,17 +76,17 @@ pub static CALLS: Compiled = compiled!("calls");
 pub static COUNTS: Compiled = compiled!("counts");
 /// The programs on switches and wake-ups.
 pub static EVENTS: Compiled = compiled!("events");
-/// What the kernel has.
+/// The features of the kernel.
 pub static FACTS: Compiled = compiled!("facts");
 /// The programs on new threads and cgroups.
 pub static SCOPE: Compiled = compiled!("scope");
 /// The programs that take stacks, and note which threads wait if the program on switches does not.
 pub static STACKS: Compiled = compiled!("stacks");
-/// The programs on locks of the kernel.
+/// The programs on kernel locks.
 pub static CONTENTION: Compiled = compiled!("contention");
 /// The programs that follow packets.
 pub static PACKETS: Compiled = compiled!("packets");
-/// The programs that follow requests to disks.
+/// The programs that follow disk requests.
 pub static REQUESTS: Compiled = compiled!("requests");
 /// The program that probes run.
 pub static PROBES: Compiled = compiled!("probes");
@@ -96,7 +96,7 @@ pub static INTERRUPTS: Compiled = compiled!("interrupts");
 /// A variable that a program only reads, and its value.
 pub type Choice = (&'static str, u64);
 
-/// The functions and variables of the kernel without a fixed number that a program uses, by the number of their type.
+/// The kernel functions and variables without a fixed number that a program uses, by the number of their type.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Extern {
     /// `bpf_rdonly_cast`.
@@ -151,7 +151,7 @@ impl Object {
         Ok(Object { name, inner })
     }
 
-    /// The numbers that its functions return (they do nothing else), without those that this kernel has no number for.
+    /// The numbers that its functions return (they do nothing else), without those for which this kernel has no number.
     pub fn numbers(&self) -> HashMap<String, i32> {
         let number = |(name, program): (&String, &aya_obj::Program)| {
             let function = self.inner.functions.get(&program.function_key())?;
@@ -161,11 +161,11 @@ impl Object {
         self.inner.programs.iter().filter_map(number).collect()
     }
 
-    /// The programs with these choices and maps, and what they use from the kernel, which must exist even if only a disabled branch uses
-    /// it.
+    /// The programs with these parameters and maps, and the kernel objects that they use, which must exist even if only a disabled branch
+    /// uses them.
     ///
     /// # Errors
-    /// [`ObjectError`], where the object has no such choice, or a map that is not given.
+    /// [`ObjectError`], if the object has no such parameter, or has a map that is not given.
     pub fn with(
         &self,
         choices: &[Choice],
@@ -216,7 +216,7 @@ const CHOICES: &str = ".rodata";
 /// In place of a map's descriptor.
 const CHOICES_FD: i32 = i32::MIN;
 
-// Codes of instructions, and what stands in the place of a register in a load of eight bytes.
+// Codes of instructions, and the pseudo-register in a load of eight bytes.
 const LOAD_WIDE: u8 = 0x18;
 const LOAD_DOUBLE: u8 = 0x79;
 const MOVE_NUMBER: u8 = 0xb7;
@@ -228,11 +228,11 @@ const CALL: u8 = 0x85;
 /// The value of the register field in a call of a function by the number of its type.
 const BY_TYPE: u8 = 2;
 
-/// What programs call and load instead of [`Extern`], as in `fxtrec.h`.
+/// Used by programs in place of [`Extern`], as in `fxtrec.h`.
 const CAST_MARK: i32 = 0x10001;
 const VARIABLE_MARK: i32 = 0x10002;
 
-/// The instructions of a program whose maps are descriptors; `None` where a choice is not loaded as the compiler does it.
+/// The instructions of a program whose maps are descriptors; `None` if a parameter is not loaded in the expected way.
 fn finish(
     insns: &[bpf_insn],
     choices: &[u8],
@@ -248,7 +248,7 @@ fn finish(
         Extern::Cast(_) => None,
     });
     let insn = |it: &bpf_insn| Insn::new(it.code, it.dst_reg(), it.src_reg(), it.off, it.imm);
-    // The kernel removes jumps to where they are.
+    // The kernel removes jumps to the next instruction.
     let nothing = Insn::new(JUMP, 0, 0, 0, 0);
     let mut finished: Vec<Insn> = insns.iter().map(insn).collect();
     let mut at = 0;
@@ -302,7 +302,7 @@ impl Programs {
         self.get(name, On::Tracepoint(tracepoint))
     }
 
-    /// The program with this name, and what it is to run on.
+    /// The program with this name, and its attach point.
     ///
     /// # Errors
     /// [`ObjectError::Missing`].
@@ -335,7 +335,7 @@ mod tests {
         aya_obj::Object::parse(&compiled.bytes.0).expect(compiled.name)
     }
 
-    /// How many bytes a structure of the object has, and where its members are, by the object's own description.
+    /// The size of a structure in the object, and the offsets of its members, according to the object's own type information.
     fn structure(compiled: &Compiled, name: &str) -> (usize, HashMap<String, usize>) {
         let btf = read(compiled).btf.expect("objects keep their types");
         let id = btf.id_by_type_name_kind(name, BtfKind::Struct).expect(name);
@@ -394,7 +394,7 @@ mod tests {
             ("tail", of_lane::TAIL),
             ("bell", of_lane::BELL),
         ];
-        // Behind the beginning of the records there are seven bytes of padding.
+        // Seven bytes of padding follow the beginning of the records.
         assert_places(&EVENTS, "lane", lane::at::RECORDS + lane::RECORD_BYTES, &parts);
         assert_member(&EVENTS, "lane", "records", lane::at::RECORDS);
         use lane::part;
@@ -503,7 +503,7 @@ mod tests {
             ),
         ];
         for (record, parts) in records {
-            // One of bytes alone has no padding.
+            // A structure that consists of bytes has no padding.
             let bytes = if record == "more_record" { 21 } else { lane::RECORD_BYTES };
             assert_places(&EVENTS, record, bytes, parts);
         }

@@ -1,7 +1,7 @@
 //! The causes of interrupts that end a sleep.
 //!
-//! Programs on interrupts and timers (`interrupts.bpf.c`) note in memory of their CPU what is handled there. The program on wake-ups
-//! reports that note for threads woken meanwhile. It looks there only if the kernel says that an interrupt runs, so it costs nothing when a
+//! Programs on interrupts and timers (`interrupts.bpf.c`) note the current event in per-CPU memory. The program on wake-ups reports that
+//! note for threads woken in the meantime. It reads the note only if the kernel shows that an interrupt runs, so it costs nothing when a
 //! thread wakes another one.
 //!
 //! ```text
@@ -21,7 +21,7 @@ pub const LINE_BYTES: usize = 256;
 /// Bytes noted about threads that are being woken.
 pub const TOLD_BYTES: usize = 1024 * 128;
 
-/// How many bytes may be reported in addition to the record itself.
+/// The maximum number of bytes reported in addition to the record itself.
 pub const MOST_BYTES: usize = 60;
 
 /// The cause of an interrupt that wakes a thread.
@@ -33,19 +33,19 @@ pub enum Origin {
     Timer { function: u64 },
     /// An interrupt of a device, and the beginning of its name.
     Device { irq: u32, name: Bytes<MOST_NAME_BYTES> },
-    /// The work that interrupts leave for later; nothing else is known about it.
+    /// Work that interrupts defer; nothing else is known about it.
     Softirq(u32),
-    /// A packet of a thread of this host, and when that sent it.
+    /// A packet of a thread on this host, and when the thread sent it.
     Sent { sender: Tid, at: Nanos },
-    /// A packet that is not known to come from a thread of this host.
+    /// A packet that is not known to be from a thread of this host.
     Packet(Option<Ends>),
-    /// A request to a disk that is done.
+    /// A disk request that is done.
     Request(Request),
-    /// An interrupt that is not from a device: one of those that have a separate tracepoint.
+    /// An interrupt that is not from a device: one of those with a separate tracepoint.
     Vector(u32),
 }
 
-/// Bytes of a device's name that are reported, with the 0 after it.
+/// Bytes of a device's name that are reported, with the NUL after it.
 pub const MOST_NAME_BYTES: usize = 20;
 
 /// At most this many bytes.
@@ -68,7 +68,7 @@ impl<const MOST: usize> std::fmt::Debug for Bytes<MOST> {
 }
 
 impl<const MOST: usize> Bytes<MOST> {
-    /// Adds as many of these as there is room for.
+    /// Adds as many of these as fit.
     pub fn add(&mut self, more: &[u8]) {
         let at = usize::from(self.length);
         let count = more.len().min(MOST - at);
@@ -80,27 +80,27 @@ impl<const MOST: usize> Bytes<MOST> {
         &self.bytes[..usize::from(self.length)]
     }
 
-    /// Up to the first that is 0.
+    /// Up to the first NUL.
     pub fn text(&self) -> &[u8] {
         self.get().split(|byte| *byte == 0).next().unwrap_or_default()
     }
 }
 
-/// A request to a disk.
+/// A disk request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Request {
     pub disk: Bytes<MOST_NAME_BYTES>,
-    /// What the disk does, as the kernel numbers it.
+    /// The operation of the disk, by the kernel's numbers.
     operation: u32,
     pub bytes: u32,
-    // 0 where that is not known: an event is small.
+    // 0 if unknown, to keep an event small.
     issuer: u32,
     started: u64,
     issued: u64,
 }
 
 impl Request {
-    /// Reads what comes along with a record: the name of the disk, the operation, bytes.
+    /// Reads the additional bytes of a record: the name of the disk, the operation, and the size.
     fn parse(raw: RawOrigin, bytes: &[u8]) -> Option<Request> {
         let word = |at: usize| Some(u32::from_ne_bytes(*bytes.get(at..)?.first_chunk()?));
         let mut disk = Bytes::default();
@@ -111,12 +111,12 @@ impl Request {
         Some(Request { disk, operation, bytes, issuer, started, issued })
     }
 
-    /// The thread that made it, if known.
+    /// The thread that submitted it, if known.
     pub fn issuer(&self) -> Option<Tid> {
         Some(Tid(self.issuer)).filter(|issuer| *issuer != Tid::IDLE)
     }
 
-    /// When that was.
+    /// When it was submitted.
     pub fn started(&self) -> Option<Nanos> {
         Some(Nanos(self.started)).filter(|time| time.0 > 0)
     }
@@ -126,7 +126,7 @@ impl Request {
         Some(Nanos(self.issued)).filter(|time| time.0 > 0)
     }
 
-    /// What the disk does.
+    /// The operation of the disk.
     pub fn operation(&self) -> &'static str {
         match self.operation {
             0 => "read",
@@ -142,7 +142,7 @@ impl Request {
     }
 }
 
-/// In place of an operation, as in `requests.bpf.c`.
+/// A write with a flush, which is not an operation of the kernel; the same number is in `requests.bpf.c`.
 const FLUSH_AND_WRITE: u32 = 0x100;
 
 /// The numbers of `enum origin_kind`.
@@ -157,7 +157,7 @@ mod kind {
     pub(super) const REQUEST: u8 = 8;
 }
 
-/// What a program reported.
+/// The report of a program.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RawOrigin {
     pub what: u64,
@@ -167,7 +167,7 @@ pub struct RawOrigin {
 }
 
 impl RawOrigin {
-    /// What that is, with the bytes that came along; `None` if it is unknown.
+    /// The cause, with the additional bytes; `None` if unknown.
     pub fn understand(self, bytes: Bytes) -> Option<Origin> {
         Some(match self.kind {
             kind::HRTIMER => Origin::HrTimer { function: self.what },
@@ -190,21 +190,21 @@ impl RawOrigin {
 /// The source and destination of a packet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Ends {
-    /// The number of the protocol within that of the internet.
+    /// The protocol number within the internet protocol.
     protocol: u8,
     from: (IpAddr, Option<u16>),
     to: (IpAddr, Option<u16>),
 }
 
 impl Ends {
-    /// Reads this many bytes of a header, for a protocol by its number on the wire.
+    /// Reads this many bytes of a header, for a protocol given by its number on the wire.
     fn parse(protocol: u32, length: u64, bytes: &[u8]) -> Option<Ends> {
         let bytes = bytes.get(..usize::try_from(length).ok()?).filter(|it| it.len() >= LEAST)?;
         let v4 = |at: usize| Some(IpAddr::from(*bytes.get(at..)?.first_chunk::<4>()?));
         let v6 = |at: usize| Some(IpAddr::from(*bytes.get(at..)?.first_chunk::<16>()?));
         let (protocol, from, to, behind) = match (u16::try_from(protocol).ok()?, bytes[0] >> 4) {
             (V4, 4) => {
-                // All but the first piece of a packet have no ports.
+                // Only the first fragment of a packet has ports.
                 let is_first = (u16::from_be_bytes([bytes[6], bytes[7]]) & 0x1fff) == 0;
                 let behind = usize::from(bytes[0] & 0xf) * 4;
                 (bytes[9], v4(12)?, v4(16)?, is_first.then_some(behind))
@@ -239,7 +239,7 @@ impl fmt::Display for Ends {
     }
 }
 
-/// The numbers of protocols, as they are in memory, and within those of the internet.
+/// Protocol numbers as they are in memory, and within the internet protocols.
 const V4: u16 = 0x0800_u16.to_be();
 const V6: u16 = 0x86dd_u16.to_be();
 /// A header without options.
@@ -256,7 +256,7 @@ pub fn softirq(number: u32) -> Option<&'static str> {
     NAMES.get(number as usize).copied()
 }
 
-/// The name of a vector that is not a device's.
+/// The name of a vector that does not belong to a device.
 pub fn vector(number: u32) -> Option<&'static str> {
     HANDLERS.get(number as usize).copied()
 }
@@ -304,14 +304,14 @@ mod tests {
     }
 
     #[test]
-    fn a_packet_tells_between_whom_it_goes() {
+    fn a_packet_shows_between_whom_it_goes() {
         let mut v4 = [0; 28];
         (v4[0], v4[9]) = (0x45, TCP);
         v4[12..16].copy_from_slice(&[10, 0, 0, 5]);
         v4[16..20].copy_from_slice(&[10, 0, 0, 2]);
         v4[20..24].copy_from_slice(&[0x15, 0x38, 0x9c, 0x40]);
         assert_eq!(ends(0x0800, &v4).as_deref(), Some("tcp 10.0.0.5:5432 10.0.0.2:40000"));
-        // A later piece of it, one with options whose ports are further behind, and one of another protocol.
+        // A later fragment, a packet with options before the ports, and one of another protocol.
         let mut piece = v4;
         piece[7] = 1;
         assert_eq!(ends(0x0800, &piece).as_deref(), Some("tcp 10.0.0.5 10.0.0.2"));

@@ -9,7 +9,7 @@
 //! The kernel removes perf's own probes, and events defined in tracefs, one after the other, and each time waits for all CPUs; for perf's
 //! own, once more for each CPU. For a link it waits once. Nothing can be left behind, because a link ends with its descriptor.
 //!
-//! A program reads registers and constants only. Memory of a process may be on disk, and a program of this kind must not wait for it; the
+//! A program reads only registers and constants. Memory of a process may be on disk, and a program of this kind must not wait for it; the
 //! kernel's own probes may.
 
 use std::mem::offset_of;
@@ -27,14 +27,14 @@ use crate::uprobe::{Binary, Place};
 
 const NAME: &str = "fxtrec_probe";
 
-/// How many values a sample has room for: as many as an event can have arguments.
+/// The number of values that fit into a sample: as many as an event can have arguments.
 const VALUES: usize = 15;
 
-/// A sample, as in `probes.bpf.c`. It begins like those of tracepoints.
+/// A sample, as in `probes.bpf.c`. It begins like the record of a tracepoint.
 #[derive(Debug)]
 #[repr(C)]
 pub(super) struct Hit {
-    /// What a tracepoint's record contains before the thread: its id and flags. Zero here.
+    /// The content of a tracepoint's record before the thread: its id and flags. Zero here.
     pub(super) common: u32,
     pub(super) tid: u32,
     pub(super) cookie: u64,
@@ -44,7 +44,7 @@ pub(super) struct Hit {
 /// Offset of the probe's number in a sample; 16 bits.
 pub const NUMBER_AT: u16 = offset_of!(Hit, cookie) as u16;
 
-/// What the program does at a place, as in `probes.bpf.c`.
+/// The task of the program at a place, as in `probes.bpf.c`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 #[repr(C)]
 pub(super) struct Way {
@@ -109,20 +109,20 @@ fn register(place: &str) -> Option<i16> {
     i16::try_from(index * size_of::<u64>()).ok()
 }
 
-/// A place, and the values that are read there.
+/// A place, and the values to read there.
 #[derive(Clone, Debug)]
 pub struct Probe {
     pub place: Place,
-    /// The number that its samples have at [`NUMBER_AT`].
+    /// The number of its samples, at [`NUMBER_AT`].
     pub number: u16,
-    /// Whether its samples go to the second output.
+    /// Whether its samples are written to the second output.
     pub user_stack: bool,
     pub values: Vec<Value>,
 }
 
 /// The field of a sample for the value at this index, with this many bytes; `None` if samples have no room for it.
 pub fn field(name: &str, index: usize, bytes: usize) -> Option<Field> {
-    // Values have 64 bits; the lower ones count.
+    // Values have 64 bits, of which the lower ones count.
     let skipped = if cfg!(target_endian = "big") { 8_usize.checked_sub(bytes)? } else { 0 };
     (index < VALUES).then(|| Field {
         name: name.to_owned(),
@@ -135,7 +135,7 @@ pub fn field(name: &str, index: usize, bytes: usize) -> Option<Field> {
     })
 }
 
-/// The map in which the program finds the perf event of its CPU. `possible` is the most CPUs that there may ever be.
+/// The map in which the program finds the perf event of its CPU. `possible` is the number of possible CPUs.
 ///
 /// # Errors
 /// [`BpfError::Map`].
@@ -158,8 +158,8 @@ pub struct Links {
 }
 
 impl Links {
-    /// Attaches the program to all places. It writes to `outputs`; samples with a stack pointer go to the second one. Nothing is written
-    /// while a CPU has no enabled event there.
+    /// Attaches the program to all places. It writes to `outputs`; samples with a stack pointer are written to the second one. Nothing is
+    /// written while a CPU has no enabled event there.
     ///
     /// # Errors
     /// [`BpfError`] of the first call that the kernel refuses; nothing stays attached then.
@@ -185,7 +185,7 @@ impl Links {
         let mut groups: Vec<(&Binary, bool, Vec<AttachedPlace>)> = Vec::new();
         for probe in probes {
             let Place { binary, offset, on_return, semaphore } = &probe.place;
-            // An equal way is among them.
+            // An equal way is already among them.
             let way = ways.binary_search(&Way::of(probe)).unwrap_or_default();
             let cookie = (way as u64) << WAY_SHIFT | u64::from(probe.number);
             let semaphore = semaphore.unwrap_or(0);
@@ -259,7 +259,7 @@ mod tests {
     #[derive(Debug, Default)]
     struct Granting {
         refuses_links: bool,
-        /// For each link whether it is on return, and offsets, semaphores and cookies.
+        /// For each link: whether it is on return, offsets, semaphores and cookies.
         links: Mutex<Vec<(bool, Vec<AttachedPlace>)>>,
     }
 
@@ -323,7 +323,7 @@ mod tests {
     }
 
     #[test]
-    fn places_of_a_file_share_a_link_and_are_told_apart_by_cookies() {
+    fn places_of_a_file_share_a_link_and_are_distinguished_by_cookies() {
         let (sys, one, other) = (Granting::default(), binary(), binary());
         let argument = [Value::Register(112)];
         let probes = [

@@ -1,6 +1,6 @@
-//! The programs that record: their objects, with what was chosen for them.
+//! The objects of the recording programs, and their parameters.
 //!
-//! Those on events are in `recorder/kernel/bpf/events.bpf.c`. They do, in this order:
+//! The programs on events are in `recorder/kernel/bpf/events.bpf.c`. They do, in this order:
 //!
 //! ```text
 //!   with a scope: leave, if the thread does not matter
@@ -15,8 +15,8 @@
 //!   ring the bell, if it is time to
 //! ```
 //!
-//! The program on the beginning of a wake-up notes who does it, where the one on its completion finds it: the latter may
-//! run on another CPU, in an interrupt.
+//! The program on the beginning of a wake-up notes the waker for the program on its completion, which may run on another CPU, in an
+//! interrupt.
 
 use std::borrow::Cow;
 use std::ffi::CStr;
@@ -32,37 +32,37 @@ use super::sys::{self, BpfSys, Insn, On, ProgramSpec};
 use super::types::Types;
 use crate::cgroups::Hierarchy;
 
-/// What the programs are built for.
+/// The options that determine the programs.
 #[derive(Clone, Copy, Debug)]
 pub struct Setting<'a> {
     pub types: &'a Types,
-    /// What they report, and which of that the running kernel provides.
+    /// The facts that they report, and which of them the running kernel provides.
     pub way: Way,
-    /// How lanes are laid out.
+    /// The layout of lanes.
     pub shape: LaneShape,
     /// The map of lanes, by CPU.
     pub lanes: BorrowedFd<'a>,
     pub doorbell: BorrowedFd<'a>,
-    /// What is in scope, if not all is.
+    /// The scope, if it is not everything.
     pub scope: Option<Scope<'a>>,
     /// The only user whose threads are in scope.
     pub owner: Option<u32>,
-    /// Wakers of wakeups in progress: see `wakers.h`.
+    /// Wakers of wake-ups in progress: see `wakers.h`.
     pub wakers: BorrowedFd<'a>,
     /// Which threads in scope wait for which CPU: see `waits.h`.
     pub waits: Option<BorrowedFd<'a>>,
     pub accounts: Accounts<'a>,
     /// The cause of interrupts, on each CPU and for each thread that is being woken, if that is reported: see [`super::origins`].
     pub origins: Option<Origins<'a>>,
-    /// Whether programs tell which request to a disk is completed: see [`super::requests`].
+    /// Whether programs report which disk request is completed: see [`super::requests`].
     pub requests: bool,
-    /// Which thread waits for which kernel lock, if that is reported: see [`super::contentions`].
+    /// Which thread waits for which kernel lock, if reported: see [`super::contentions`].
     pub contentions: Option<BorrowedFd<'a>>,
-    /// Which threads wait, if that is noted: see [`super::stacks`].
+    /// Which threads wait, if noted: see [`super::stacks`].
     pub notes: Option<WaitNotes<'a>>,
 }
 
-/// What the programs on events report in addition to the event, and how they find out whether an interrupt runs.
+/// The facts that the programs on events report in addition to the event, and how they determine whether an interrupt runs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Way {
     pub interrupts: InterruptCount,
@@ -76,11 +76,11 @@ pub struct Way {
 /// Which threads are reported.
 #[derive(Clone, Copy, Debug)]
 pub enum Scope<'a> {
-    /// Those of a set: see [`super::scope`].
+    /// The threads of a set: see [`super::scope`].
     Threads(BorrowedFd<'a>),
-    /// Those of processes in some cgroups, with the hierarchy and its number: see [`super::groups`].
+    /// The threads of processes in some cgroups, with the hierarchy and its number: see [`super::groups`].
     Groups(BorrowedFd<'a>, Hierarchy, u32),
-    /// All of one user.
+    /// All threads of one user.
     Owned,
 }
 
@@ -95,7 +95,7 @@ pub struct Origins<'a> {
 #[derive(Clone, Copy, Debug)]
 pub struct Accounts<'a> {
     pub map: BorrowedFd<'a>,
-    /// How many CPUs there may ever be.
+    /// The number of possible CPUs.
     pub possible: usize,
     pub irqs: bool,
     pub asking: bool,
@@ -118,14 +118,14 @@ pub struct Program {
 }
 
 impl Program {
-    /// The request to the kernel to load it.
+    /// The kernel request to load it.
     pub fn spec(&self) -> ProgramSpec<'_> {
         let Program { name, insns, license, on } = self;
         ProgramSpec { name, insns, license, on: *on }
     }
 }
 
-/// A program that the kernel has taken.
+/// A program that the kernel has accepted.
 #[derive(Debug)]
 pub(super) struct Loaded {
     name: &'static str,
@@ -145,7 +145,7 @@ impl Loaded {
         }
     }
 
-    /// Lets it run on its tracepoint until the descriptor is closed.
+    /// Runs it on its tracepoint until the descriptor is closed.
     ///
     /// # Errors
     /// [`BpfError::Attach`].
@@ -158,7 +158,7 @@ impl Loaded {
         self.program.as_fd()
     }
 
-    /// How often it did not run since it was running already on that CPU, where the kernel counts that.
+    /// How often it did not run because it was already running on that CPU, if the kernel counts that.
     pub(super) fn missed(&self, sys: &dyn BpfSys) -> u64 {
         sys.missed(self.fd()).unwrap_or(0)
     }
@@ -173,7 +173,7 @@ pub(super) fn of_owner(owner: Option<u32>) -> [Choice; 2] {
 #[derive(Debug)]
 pub struct Objects {
     pub events: Object,
-    /// There if a scope is.
+    /// Present if a scope is.
     pub scope: Option<Object>,
 }
 
@@ -199,7 +199,7 @@ impl Setting<'_> {
         [("scope_is", kind), ("by_controller", by_controller.into()), owned, owner]
     }
 
-    /// Where a program finds out whether an interrupt runs; the numbers of the ways are those of `wakers.h`.
+    /// Where a program reads whether an interrupt runs; the numbers of the ways are those of `wakers.h`.
     pub(super) fn of_interrupts(&self) -> [Choice; 3] {
         let (way, count) = match self.way.interrupts {
             InterruptCount::Unknown => (0, 0),
@@ -228,7 +228,7 @@ impl Setting<'_> {
         cast.into_iter().chain(variable).collect()
     }
 
-    /// All maps of the programs on events. If it does not exist, it is not used either, so any map will do.
+    /// All maps of the programs on events. If a map does not exist, it is not used either, so any map will do.
     pub(super) fn maps(&self) -> Vec<(&'static str, Given<'_>)> {
         let none = Given::Memory(self.wakers);
         let (threads, groups) = match self.scope {
@@ -312,7 +312,7 @@ pub fn all(
     Ok(programs)
 }
 
-/// The parameters of the programs for the scope, for each of them.
+/// The parameters of each program that maintains the scope.
 fn of_scope_alone<'a>(
     set: BorrowedFd<'a>,
     doorbell: BorrowedFd<'a>,
@@ -321,7 +321,7 @@ fn of_scope_alone<'a>(
     [("threads", set), ("groups", set), ("doorbell", none), ("lanes", none)]
 }
 
-/// The program that puts the children of threads of a set into it.
+/// The program that adds the children of a set's threads to the set.
 ///
 /// # Errors
 /// [`ObjectError::Missing`].
@@ -334,11 +334,11 @@ pub(super) fn newtask(
     scope.on("fxtrec_newtask", types.tracepoint("task_newtask")?)
 }
 
-/// The programs on system calls with these numbers, a bit each, or on all. The end comes first, so that something that began earlier is not
-/// mistaken for something that never ends. The lanes of the setting are those of calls.
+/// The programs on system calls with these numbers, one bit each, or on all. The end is attached first, so that a call that began earlier
+/// does not seem endless. The lanes in `setting` are those of system calls.
 ///
 /// # Errors
-/// As of [`all`].
+/// Errors of [`all`].
 pub fn on_calls(
     calls: &Object,
     setting: &Setting<'_>,
@@ -358,7 +358,7 @@ pub fn on_calls(
     ])
 }
 
-/// Whether programs know where a thread keeps the registers of its program.
+/// Whether programs know where the kernel saves a thread's user registers.
 pub fn knows_registers() -> bool {
     cfg!(any(target_arch = "x86_64", target_arch = "aarch64"))
 }

@@ -1,7 +1,7 @@
-//! Which request to a disk the wake-up is about that its completion causes.
+//! Which disk request caused a wake-up by its completion.
 //!
-//! Programs (`requests.bpf.c`) follow a request by its address, from the thread that makes it to the interrupt that completes it. The CPU's
-//! request is the one that was completed last, until the next one or the end of the interrupt:
+//! Programs (`requests.bpf.c`) follow a request by its address, from the thread that submits it to the interrupt that completes it. The
+//! CPU's request is the one that was completed last, until the next one or until the interrupt ends:
 //!
 //! ```text
 //!   CPU 0   writer: pwrite() -- block_io_start R ------ block_rq_issue R      requests: R -> writer, when, and when the disk got it
@@ -9,21 +9,21 @@
 //!   CPU 1   irq_handler_entry -- block_rq_complete R -- sched_waking writer   woken by the completion of its request
 //! ```
 //!
-//! - The thread that runs in `block_io_start` makes the request. Before Linux 6.5, it is the thread that queues it, and unknown if the
-//!   request goes to the driver at once. Requests of others that are merged into it later become a part of it.
-//! - A flush of the disk's cache is done by a request of the kernel for all that wait for it; these are completed right after that.
-//! - The kernel uses addresses of requests again. A new request is recognized by its beginning; before Linux 6.5, by the kernel's own time
-//!   for it.
-//! - The table has 1024 places, found by the address. If a place holds the entry of another request, nothing is known about this one.
-//! - Only interrupts of devices and of timers, and the soft ones for disks, count: others complete requests among many other things.
+//! - The thread that runs in `block_io_start` submits the request. Before Linux 6.5, it is the thread that queues it; unknown if the
+//!   request goes directly to the driver. Requests that are merged into it later become a part of it.
+//! - A kernel request flushes the disk's cache for all requests that wait for a flush; these are completed right after it.
+//! - The kernel reuses the addresses of requests. A new request is recognized by its beginning; before Linux 6.5, by the kernel's own time
+//!   of it.
+//! - The table has 1024 slots, found by the address. If a slot holds the entry of another request, nothing is known about this one.
+//! - Only interrupts of devices and of timers, and the soft interrupts for disks, count: others complete requests among many other tasks.
 
 use super::object::{Choice, Given, Object, ObjectError};
 use super::programs::{Program, Setting};
 
-/// Bytes of the table.
+/// Size of the table in bytes.
 pub const TABLE_BYTES: usize = 1024 * 40;
 
-/// The programs; none where the kernel lacks a tracepoint. The end of requests comes first.
+/// The programs; none if the kernel does not have a tracepoint. The end of requests is attached first.
 ///
 /// # Errors
 /// [`ObjectError`].

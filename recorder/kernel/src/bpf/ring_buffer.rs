@@ -6,8 +6,8 @@
 //!   then       the data, mapped twice in a row, so that every record is in one piece
 //! ```
 //!
-//! A record begins with its length in four bytes, whose upper two bits say that it is being written, or was discarded, and four more bytes
-//! for the kernel. Its end is padded to eight bytes.
+//! A record begins with its length in four bytes, whose upper two bits mark it as being written or as discarded, and four more bytes for
+//! the kernel. Its end is padded to eight bytes.
 
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -35,7 +35,7 @@ impl RingBuffer {
     /// A ring of `bytes`, a power of two of at least a page.
     ///
     /// # Errors
-    /// What bpf(2) or mmap(2) returns.
+    /// Errors of bpf(2) or mmap(2).
     pub(super) fn new(sys: &dyn BpfSys, bytes: usize) -> io::Result<RingBuffer> {
         let page = page_size();
         let bytes = bytes.next_power_of_two().max(page);
@@ -62,18 +62,18 @@ impl RingBuffer {
         (end, position)
     }
 
-    /// Makes room without looking at the contents.
+    /// Frees room without reading the contents.
     pub(super) fn skip(&self) {
         let (end, position) = self.positions();
         position.store(end, Ordering::Release);
     }
 
-    /// Passes the records to `take`, the oldest first, and makes room.
+    /// Passes the records to `take`, the oldest first, and frees their room.
     pub(super) fn read(&mut self, mut take: impl FnMut(&[u8])) {
         let (end, position) = self.positions();
         let mut at = position.load(Ordering::Relaxed);
         while at < end {
-            // The size is a power of two, so this is below it.
+            // The size is a power of two, so this is less than it.
             let offset = (at as usize) & (self.bytes - 1);
             // SAFETY: `offset` is below `bytes` and a multiple of eight, since the reader moves on by multiples of eight;
             // so the header is within the first of the two mappings of the data, after the page of the position.

@@ -1,6 +1,6 @@
 //! Which threads the programs report, if not all: one bit for each possible thread id.
 //!
-//! Half a megabyte that both sides map. The programs look a bit up in a few instructions, without a call; a program on `task_newtask` gives
+//! Half a megabyte that both sides map. The programs look up a bit in a few instructions, without a call; a program on `task_newtask` gives
 //! a child its parent's bit, set or clear, before the child runs. The bit of a thread that ends is not cleared: its id may already belong
 //! to another thread, and the next owner gets its own bit anyway. An execve(2) of a thread other than the main thread needs nothing: it
 //! takes over an id whose bit is set.
@@ -43,7 +43,7 @@ impl ScopeMap {
     /// Makes an empty set.
     ///
     /// # Errors
-    /// What bpf(2) or mmap(2) returns.
+    /// Errors of bpf(2) or mmap(2).
     pub fn new(sys: &dyn BpfSys) -> io::Result<ScopeMap> {
         Memory::new(sys, SCOPE_BYTES).map(ScopeMap)
     }

@@ -53,11 +53,11 @@ pub enum MapKind {
 #[derive(Clone, Copy, Debug)]
 pub struct MapSpec<'a> {
     pub kind: MapKind,
-    /// Bytes of a value; a ring buffer has none.
+    /// The size of a value, in bytes; a ring buffer has none.
     pub value_bytes: u32,
     /// Number of values; for a ring buffer, its bytes.
     pub entries: u32,
-    /// Whether user space wants to map the values of an array.
+    /// Whether user space needs to map the values of an array.
     pub mapped: bool,
     /// For a map of maps: a template of the maps that it will hold.
     pub inner: Option<BorrowedFd<'a>>,
@@ -94,7 +94,7 @@ impl Memory {
     /// Makes memory of this many zero bytes.
     ///
     /// # Errors
-    /// What bpf(2) or mmap(2) returns.
+    /// Errors of bpf(2) or mmap(2).
     pub fn new(sys: &dyn BpfSys, bytes: usize) -> io::Result<Memory> {
         let map = sys.map_create(&MapSpec::memory(bytes, true))?;
         let mapping = Mapping::new(Some(map.as_fd()), bytes.next_multiple_of(page_size()))?;
@@ -132,7 +132,7 @@ pub struct ProgramSpec<'a> {
     pub on: On,
 }
 
-/// What a program runs on.
+/// The object that a program is attached to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum On {
     /// A tracepoint, by the BTF id of `btf_trace_` and its name.
@@ -169,7 +169,7 @@ pub trait BpfSys: Debug {
     /// Puts maps into a map of maps, by their keys.
     ///
     /// After each change of such a map the kernel waits until every CPU has left running programs, so this makes a single change for all
-    /// maps if it can.
+    /// maps if possible.
     fn map_set_maps(
         &self,
         outer: BorrowedFd<'_>,
@@ -210,8 +210,8 @@ pub trait BpfSys: Debug {
     /// How often the program did not run because it was already running on that CPU, if the kernel counts this.
     fn missed(&self, program: BorrowedFd<'_>) -> io::Result<u64>;
 
-    /// What wakes the reader instead of a ring buffer, if a test simulates the kernel: user space can map BPF's ring buffers, but not add
-    /// to them.
+    /// Wakes the reader in place of a ring buffer, if a test simulates the kernel: user space can map BPF ring buffers, but not add to
+    /// them.
     fn bell(&self) -> Option<Bell> {
         None
     }
@@ -232,7 +232,7 @@ fn arguments(set: impl FnOnce(&mut bpf_attr)) -> bpf_attr {
 }
 
 /// # Safety
-/// Every pointer in `attr` must be valid for what the command does with it, and for the length given with it.
+/// Every pointer in `attr` must be valid for the command's accesses, and for the length given with it.
 unsafe fn bpf(command: bpf_cmd, attr: &bpf_attr) -> io::Result<i32> {
     let (command, attr, bytes) =
         (command as libc::c_int, std::ptr::from_ref(attr), size_of::<bpf_attr>());
@@ -245,11 +245,11 @@ unsafe fn bpf(command: bpf_cmd, attr: &bpf_attr) -> io::Result<i32> {
 }
 
 /// # Safety
-/// As for [`bpf`], and the command must return a new descriptor.
+/// The same as for [`bpf`], and the command must return a new descriptor.
 unsafe fn bpf_fd(command: bpf_cmd, attr: &bpf_attr) -> io::Result<OwnedFd> {
     // SAFETY: the caller's promise.
     let fd = unsafe { bpf(command, attr) }?;
-    // SAFETY: the kernel has just made this descriptor, close-on-exec, and nothing else owns it.
+    // SAFETY: the kernel has just created this descriptor, close-on-exec, and nothing else owns it.
     Ok(unsafe { OwnedFd::from_raw_fd(fd) })
 }
 
@@ -402,7 +402,7 @@ impl BpfSys for LinuxBpf {
 /// The kernel's information about a map or a program.
 ///
 /// # Safety
-/// `T` is the kernel's structure for it, and writing what it says of a map or program without buffers does not go beyond it.
+/// `T` is the kernel's structure for it, and without buffers the kernel writes no more than that structure.
 unsafe fn info<T>(of: BorrowedFd<'_>) -> io::Result<T> {
     // SAFETY: the kernel's structures consist of integers.
     let mut info = unsafe { std::mem::zeroed::<T>() };
@@ -411,7 +411,7 @@ unsafe fn info<T>(of: BorrowedFd<'_>) -> io::Result<T> {
         attr.info.info_len = size_of::<T>() as u32;
         attr.info.info = address(&raw mut info);
     });
-    // SAFETY: `info` is writable for the length given; the rest is the caller's promise.
+    // SAFETY: `info` is writable for the length given; the caller guarantees the rest.
     unsafe { bpf(bpf_cmd::BPF_OBJ_GET_INFO_BY_FD, &attr) }?;
     Ok(info)
 }
@@ -427,12 +427,12 @@ fn of_element(map: BorrowedFd<'_>, key: &u32, value: u64) -> bpf_attr {
     })
 }
 
-/// Whether a refusal has another reason than a lack of batch commands: Linux before 5.6 has none, and before 5.19 none for maps of maps.
+/// Whether a refusal has a reason other than missing batch commands: Linux before 5.6 has none, and before 5.19 none for maps of maps.
 fn knows_batches(error: &io::Error) -> bool {
     !matches!(error.raw_os_error(), Some(libc::EINVAL | libc::EOPNOTSUPP | NOT_FOR_THIS_MAP))
 }
 
-/// Sets all in one call.
+/// Sets all values in one call.
 fn set_at_once(outer: BorrowedFd<'_>, inner: &[(u32, BorrowedFd<'_>)]) -> io::Result<()> {
     let (keys, values): (Vec<u32>, Vec<u32>) =
         inner.iter().map(|(key, map)| (*key, raw(*map))).unzip();
@@ -447,7 +447,7 @@ fn set_at_once(outer: BorrowedFd<'_>, inner: &[(u32, BorrowedFd<'_>)]) -> io::Re
     unsafe { bpf(bpf_cmd::BPF_MAP_UPDATE_BATCH, &attr) }.map(drop)
 }
 
-/// Sets each in its own call, all at the same time, because they wait for the same event.
+/// Sets all of them in parallel, one call each, because they wait for the same event.
 pub(super) fn set_side_by_side(
     outer: BorrowedFd<'_>,
     inner: &[(u32, BorrowedFd<'_>)],
@@ -457,7 +457,7 @@ pub(super) fn set_side_by_side(
     std::thread::scope(|scope| {
         let setters = inner.chunks(inner.len().div_ceil(SETTERS).max(1)).map(|some| {
             let set = move || some.iter().try_for_each(|(key, map)| set(outer, *key, *map));
-            // Without a thread for it, it takes longer.
+            // If there is no thread for it, it takes longer.
             std::thread::Builder::new().spawn_scoped(scope, set).map_err(|_| set())
         });
         let setters: Vec<_> = setters.collect();

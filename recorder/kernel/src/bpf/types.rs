@@ -1,8 +1,8 @@
-//! What the running kernel says about itself: its types, which are needed to relocate programs, and the numbers of tracepoints, functions
-//! and variables.
+//! The kernel's description of itself: its types, which are needed to relocate programs, and the numbers of tracepoints, functions and
+//! variables.
 //!
 //! `aya-obj` reads the types. The names that it does not expose are read here, in one pass: tracepoints (typedefs that begin with
-//! `btf_trace_`), `bpf_rdonly_cast`, and the per-CPU variables, with their places.
+//! `btf_trace_`), `bpf_rdonly_cast`, and the per-CPU variables, with their offsets.
 //!
 //! User space does not check whether a structure has a field: `facts.bpf.c` checks it in the same way as the programs that use the field.
 
@@ -41,7 +41,7 @@ pub struct Types {
 #[derive(Debug, Default)]
 struct Names {
     ids: HashMap<Vec<u8>, TypeId>,
-    /// The section of a variable, and its place there.
+    /// The section of a variable, and its offset there.
     places: HashMap<TypeId, (TypeId, u32)>,
 }
 
@@ -91,7 +91,7 @@ impl Names {
 }
 
 impl Types {
-    /// Reads those of the running kernel.
+    /// Reads the types of the running kernel.
     ///
     /// # Errors
     /// [`BpfError::NoBtf`], [`BpfError::Object`].
@@ -122,12 +122,12 @@ impl Types {
         id.copied().ok_or_else(|| ObjectError::NoTracepoint { name: name.to_owned() })
     }
 
-    /// The variable of this name that each CPU has its own of.
+    /// The per-CPU variable with this name.
     pub fn variable(&self, name: &str) -> Option<TypeId> {
         self.names.ids.get(name.as_bytes()).copied()
     }
 
-    /// The function by which a program may read where no type leads (`bpf_rdonly_cast`, since Linux 6.2).
+    /// The function with which a program may read from untyped addresses (`bpf_rdonly_cast`, since Linux 6.2).
     pub fn cast(&self) -> Option<TypeId> {
         self.names.ids.get(CAST).copied()
     }
@@ -137,19 +137,19 @@ impl Types {
         ["__preempt_count", "pcpu_hot"].iter().find_map(|name| Some((*name, self.variable(name)?)))
     }
 
-    /// The distance in bytes from one variable to another of the same section; negative if it precedes the other.
+    /// The distance in bytes from one variable to another in the same section; negative if the other one precedes it.
     pub fn distance(&self, from: &str, to: &str) -> Option<i64> {
         let place = |name| self.names.places.get(&self.variable(name)?);
         let ((section, from), (other, to)) = (place(from)?, place(to)?);
         (section == other).then(|| i64::from(*to) - i64::from(*from))
     }
 
-    /// What `facts.bpf.c` says of this name; `None` if it has no number on this kernel.
+    /// The value of this fact in `facts.bpf.c`; `None` if it has no number on this kernel.
     pub fn fact(&self, name: &str) -> Option<i32> {
         self.facts.get(name).copied()
     }
 
-    /// Whether that is so.
+    /// Whether the fact holds.
     pub fn has(&self, name: &str) -> bool {
         self.fact(name).is_some_and(|number| number != 0)
     }

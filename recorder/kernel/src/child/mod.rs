@@ -35,10 +35,10 @@ use super::signals::Inherited;
 use super::user::Account;
 use prepare::Prepared;
 
-/// What to run, and how.
+/// The program to run, and how to run it.
 #[derive(Clone, Debug)]
 pub struct Launch {
-    /// A path, or a name to look for in `PATH`.
+    /// A path, or a name to search for in `PATH`.
     pub program: OsString,
     /// The arguments after the program's name.
     pub args: Vec<OsString>,
@@ -67,12 +67,12 @@ pub enum LaunchError {
         /// The program as it was given.
         program: String,
     },
-    /// No process could be made.
+    /// No process could be created.
     #[error("cannot start a process for {program}: {source}")]
     Fork {
         /// The program as it was given.
         program: String,
-        /// What the system call returned.
+        /// The result of the system call.
         source: io::Error,
     },
     /// The child could not become the requested user.
@@ -84,7 +84,7 @@ pub enum LaunchError {
         /// The system call that was refused.
         call: &'static str,
         source: io::Error,
-        /// What to do next, or nothing.
+        /// The next step for the user, if there is one.
         advice: &'static str,
     },
     /// There is no such program.
@@ -92,7 +92,7 @@ pub enum LaunchError {
     NotFound {
         /// The program as it was given.
         program: String,
-        /// What to look at, or nothing.
+        /// What to check, if anything.
         advice: &'static str,
     },
     /// The program exists but cannot be run.
@@ -101,7 +101,7 @@ pub enum LaunchError {
         /// The program as it was given.
         program: String,
         source: io::Error,
-        /// What to look at, or nothing.
+        /// The checks for the user, if there are any.
         advice: &'static str,
     },
 }
@@ -127,17 +127,16 @@ pub struct Held {
 }
 
 impl Held {
-    /// Makes the process. Its id is known from here on.
+    /// Makes the process. Its id is known from this point on.
     ///
     /// # Errors
-    /// If an argument has a zero byte, or no process can be made.
+    /// If an argument has a zero byte, or no process can be created.
     pub fn start(launch: &Launch, inherited: &Inherited) -> Result<Held, LaunchError> {
         let prepared = Prepared::new(launch, *inherited)?;
         let fork_error = |source| LaunchError::Fork { program: prepared.program(), source };
         let (gate, childs_end) = UnixStream::pair().map_err(fork_error)?;
-        // SAFETY: the child only calls Prepared::run, which makes system calls and touches memory
-        // that was set up before, and never returns. That is allowed in a child of a process
-        // with threads.
+        // SAFETY: the child only calls Prepared::run, which makes system calls and accesses memory that was set up before, and never
+        // returns. That is allowed in a child of a process with threads.
         let pid = unsafe { libc::fork() };
         match pid {
             -1 => Err(fork_error(io::Error::last_os_error())),
@@ -163,10 +162,10 @@ impl Held {
     /// When COMMAND cannot be found or run, or not in the way that the user requested.
     pub fn release(self) -> Result<Child, LaunchError> {
         let Held { mut child, mut gate, prepared } = self;
-        // It is not an error here if the child is already gone: how it ended is what counts.
+        // It is not an error here if the child has already ended: only its exit status matters.
         let _ = gate.write_all(&[1]);
         while !is_readable(gate.as_fd()) {
-            // Ctrl-Z came first: it runs COMMAND when it is continued.
+            // Ctrl-Z was pressed earlier: it runs COMMAND when it is continued.
             if child.try_wait().is_ok_and(|_| child.is_stopped()) {
                 child.held = false;
                 return Ok(child);
@@ -218,7 +217,7 @@ impl Child {
     /// How the child ended, or `None` while it runs.
     ///
     /// # Errors
-    /// What waitpid(2) returns.
+    /// Errors of waitpid(2).
     pub fn try_wait(&mut self) -> io::Result<Option<Ended>> {
         self.wait_with(libc::WNOHANG)
     }
@@ -226,7 +225,7 @@ impl Child {
     /// Waits until the child has ended.
     ///
     /// # Errors
-    /// What waitpid(2) returns.
+    /// Errors of waitpid(2).
     pub fn wait(&mut self) -> io::Result<Ended> {
         loop {
             if let Some(ended) = self.wait_with(0)? {
@@ -264,10 +263,10 @@ impl Child {
     /// Sends a signal to the child; does nothing if it has already ended.
     ///
     /// # Errors
-    /// What kill(2) returns, for example EPERM if the child runs as another user.
+    /// Errors of kill(2), for example EPERM if the child runs as another user.
     pub fn signal(&self, signal: Signal) -> io::Result<()> {
         if self.ended.is_some() {
-            // The id may belong to another process by now.
+            // The id may already belong to another process.
             return Ok(());
         }
         nix::sys::signal::kill(nix::unistd::Pid::from_raw(self.pid), signal)
@@ -325,7 +324,7 @@ pub fn has_ended(process: &OwnedFd) -> bool {
 /// Sends a signal to the process behind a descriptor of [`open_pidfd`], and never to another process that got its number.
 ///
 /// # Errors
-/// What pidfd_send_signal(2) returns: ESRCH if the process has ended, EPERM if it belongs to another user.
+/// Errors of pidfd_send_signal(2): ESRCH if the process has ended, EPERM if it belongs to another user.
 pub fn signal_process(process: &OwnedFd, signal: Signal) -> io::Result<()> {
     let no_info = std::ptr::null::<libc::siginfo_t>();
     // SAFETY: with a null siginfo the kernel fills in its own, as for kill(2); the rest are numbers.

@@ -1,4 +1,4 @@
-//! Everything a child needs between fork and exec, made before the fork.
+//! Everything a child needs between fork and exec, created before the fork.
 //!
 //! The child shares memory with threads that might have been in the middle of an allocation at the fork, so it must not allocate: it only
 //! walks through prepared vectors of pointers, and makes system calls.
@@ -14,10 +14,10 @@ use super::super::signals::Inherited;
 use super::typing::filter;
 use super::{Launch, LaunchError};
 
-/// Where to look for programs if `PATH` is not set, as execvp(3) does.
+/// Where to search for programs if `PATH` is not set, like execvp(3).
 const DEFAULT_PATH: &str = "/bin:/usr/bin";
 
-/// What the child reports if it could not become COMMAND.
+/// The child's report that it could not execute COMMAND.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Report {
     pub(super) step: u8,
@@ -75,7 +75,7 @@ pub(super) struct Prepared {
 /// An array of C strings that ends with a null pointer.
 #[derive(Debug)]
 struct Strings {
-    /// Owns what the pointers point to; the text of a CString does not move with it.
+    /// Owns the data that the pointers point to; the text of a CString does not move with it.
     _owned: Vec<CString>,
     pointers: Vec<*const libc::c_char>,
 }
@@ -140,19 +140,19 @@ impl Prepared {
         // list of groups with its length, a signal set, a byte buffer with its length. The
         // descriptors are open: they were copied by the fork. No call allocates or takes a lock.
         unsafe {
-            // Otherwise the child would hold its own gate open, and wait for ever if fxtrec dies.
+            // Otherwise the child would hold its own gate open, and wait forever if fxtrec dies.
             libc::close(gate);
             let report = match self.become_command(mine) {
                 Ok(()) => libc::_exit(125),
                 Err(report) => report.to_bytes(),
             };
-            // MSG_NOSIGNAL: fxtrec may be gone, and there is no other process to report to.
+            // MSG_NOSIGNAL: fxtrec may have ended, and then nothing can be reported.
             libc::send(mine, report.as_ptr().cast(), report.len(), libc::MSG_NOSIGNAL);
             libc::_exit(127)
         }
     }
 
-    /// Returns `Ok` if fxtrec went away before it released the child.
+    /// Returns `Ok` if fxtrec exited before it released the child.
     ///
     /// # Safety
     /// Only for a child between fork and exec; `mine` is its end of the gate.
@@ -198,7 +198,7 @@ impl Prepared {
             if !self.inherited.pipe_ignored {
                 libc::signal(libc::SIGPIPE, libc::SIG_DFL);
             }
-            // Last, because pending signals are delivered here.
+            // This is last, because pending signals are delivered here.
             let mask = self.inherited.mask.as_ref();
             check(step::SIGNALS, libc::sigprocmask(libc::SIG_SETMASK, mask, std::ptr::null_mut()))
         }

@@ -33,8 +33,8 @@ fn run(launch: &Launch) -> Result<u8, LaunchError> {
     Ok(child.wait().unwrap().exit_code())
 }
 
-/// A file that can be executed at once. Another process writes it, because children of other tests inherit this one's descriptors, and a
-/// file that is open for writing is too busy to be executed (ETXTBSY).
+/// A file that can be executed immediately. Another process writes it, because children of other tests inherit this one's descriptors, and
+/// a file that is open for writing is too busy to be executed (ETXTBSY).
 fn file_with_mode(dir: &TempDir, name: &str, content: &str, mode: u32) -> PathBuf {
     let path = dir.path().join(name);
     let source = dir.path().join(format!("{name}.source"));
@@ -45,11 +45,11 @@ fn file_with_mode(dir: &TempDir, name: &str, content: &str, mode: u32) -> PathBu
     path
 }
 
-/// A set of signals as a child finds it in its own /proc/self/status.
+/// A set of signals, as a child finds it in its own /proc/self/status.
 fn signals_of_child(field: &str, inherited: &Inherited) -> u64 {
     let dir = TempDir::new().unwrap();
     let out = dir.path().join("out");
-    // Not a shell: some change their signals at start.
+    // This is not a shell, since some shells change their signals at start.
     let launch = launch("cp", &["/proc/self/status", out.to_str().unwrap()]);
     let mut child = Held::start(&launch, inherited).unwrap().release().unwrap();
     assert_eq!(child.wait().unwrap().exit_code(), 0);
@@ -107,7 +107,7 @@ fn a_closed_gate_ends_a_held_child_without_a_run() {
     let dir = TempDir::new().unwrap();
     let proof = dir.path().join("ran");
     let mut held = Held::start(&launch("touch", &[proof.to_str().unwrap()]), &inherited()).unwrap();
-    // What the kernel does when fxtrec is killed.
+    // The kernel's actions when fxtrec is killed.
     held.gate.shutdown(std::net::Shutdown::Both).unwrap();
     let ended = held.child.wait().unwrap();
     assert_eq!(ended.exit_code(), 125);
@@ -228,7 +228,7 @@ fn a_running_child_can_be_signalled_and_its_end_is_seen_by_poll() {
 #[test]
 fn a_child_killed_while_held_is_reported_by_its_wait_status() {
     let held = Held::start(&launch("true", &[]), &inherited()).unwrap();
-    // Not SIGINT, which a test that was started in the background ignores, and its child with it.
+    // This is not SIGINT, which a test that was started in the background ignores, as does its child.
     held.child.signal(Signal::SIGTERM).unwrap();
     let mut child = held.release().unwrap();
     let code = child.wait().unwrap().exit_code();

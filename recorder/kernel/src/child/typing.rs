@@ -1,7 +1,7 @@
 //! Keeps COMMAND from typing into the terminal, if it runs as another user than fxtrec.
 //!
-//! What a process puts into its terminal's input (TIOCSTI, and on a virtual console TIOCLINUX) is read by the next reader: the shell from
-//! which root started fxtrec. A seccomp filter refuses these two requests. Linux 6.2 and later can refuse them without a filter.
+//! Characters that a process puts into its terminal's input (TIOCSTI, and on a virtual console TIOCLINUX) are read by the next reader: the
+//! shell from which root started fxtrec. A seccomp filter refuses these two requests. Linux 6.2 and later can refuse them without a filter.
 
 use std::fs;
 use std::io::{IsTerminal, stderr, stdin, stdout};
@@ -22,7 +22,7 @@ const ARCH_ARM: u32 = 0x4000_0028;
 /// The number of ioctl(2) in each table of system calls that a process here may use.
 const IOCTLS: [(u32, u32); 5] = [
     (ARCH_X86_64, 16),
-    // With pointers of 32 bits (x32).
+    // The x32 ABI, with 32-bit pointers.
     (ARCH_X86_64, 0x4000_0000 | 514),
     (ARCH_I386, 54),
     (ARCH_AARCH64, 29),
@@ -49,7 +49,7 @@ fn number(stat: &str) -> Option<u64> {
     stat.rsplit_once(')')?.1.split_whitespace().nth(4)?.parse().ok()
 }
 
-/// Allows all but these two requests. The kernel looks only at the lower half of a request, and so does this.
+/// Allows all but these two requests. The kernel checks only the lower half of a request, and so does this filter.
 fn instructions() -> Vec<libc::sock_filter> {
     const LOAD: u16 = (libc::BPF_LD | libc::BPF_W | libc::BPF_ABS) as u16;
     const IF_EQUAL: u16 = (libc::BPF_JMP | libc::BPF_JEQ | libc::BPF_K) as u16;
@@ -62,7 +62,7 @@ fn instructions() -> Vec<libc::sock_filter> {
         all.push(libc::sock_filter { code: IF_EQUAL, jt: 0, jf: 6, k: arch });
         all.push(at(offset_of!(libc::seccomp_data, nr)));
         all.push(libc::sock_filter { code: IF_EQUAL, jt: 0, jf: 4, k: ioctl });
-        // The machine is little-endian: the lower half comes first.
+        // The machine is little-endian: the lower half is first.
         all.push(at(offset_of!(libc::seccomp_data, args) + size_of::<u64>()));
         all.push(libc::sock_filter { code: IF_EQUAL, jt: 1, jf: 0, k: libc::TIOCSTI as u32 });
         all.push(libc::sock_filter { code: IF_EQUAL, jt: 0, jf: 1, k: TIOCLINUX });

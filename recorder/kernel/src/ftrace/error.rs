@@ -1,4 +1,4 @@
-//! What can go wrong with a tracing instance.
+//! Errors of a tracing instance.
 
 use std::io;
 use std::path::PathBuf;
@@ -9,7 +9,7 @@ use super::layout::PageLayoutError;
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum FtraceError {
-    /// The instance's directory cannot be made.
+    /// The instance's directory cannot be created.
     #[error("cannot create the tracing instance {}: {source}", path.display())]
     Create { path: PathBuf, source: io::Error },
     /// One of its settings is refused.
@@ -18,7 +18,7 @@ pub enum FtraceError {
     /// A file of tracefs cannot be opened or read.
     #[error("cannot read {}: {source}", path.display())]
     Read { path: PathBuf, source: io::Error },
-    /// The pages have an unknown form.
+    /// The format of the pages is unknown.
     #[error(transparent)]
     Layout(#[from] PageLayoutError),
 }

@@ -1,8 +1,8 @@
 //! A tracing instance with its own rings, clock and enabled events.
 //!
-//! [`Instance::create`] makes the directory, and dropping the value removes it. A process that is killed leaves it behind; then the next
+//! [`Instance::create`] creates the directory, and dropping the value removes it. A process that is killed leaves it behind; then the next
 //! start of fxtrec, which recognizes it by its name and its lock, removes it. The creator of an instance keeps a lock on the directory
-//! while it lives, so that a process that is not visible, because it is in another pid namespace, is not taken for dead.
+//! while it lives, so that a process that is not visible, because it is in another pid namespace, is not mistaken for a dead one.
 
 use std::fs::File;
 use std::io;
@@ -35,12 +35,12 @@ const REMOVE_PAUSE: Duration = Duration::from_millis(5);
 pub struct Instance {
     sys: Box<dyn Sys + Send + Sync>,
     path: PathBuf,
-    /// Held until the process ends in whatever way, if the file system has locks.
+    /// The lock is held until the process ends, however it ends, if the file system supports locks.
     _lock: Option<Flock<File>>,
 }
 
 impl Instance {
-    /// Makes an instance that records nothing yet, and removes those that dead processes left behind.
+    /// Creates an instance that records nothing yet, and removes those that dead processes left behind.
     ///
     /// # Errors
     /// [`FtraceError::Create`].
@@ -97,7 +97,7 @@ impl Instance {
         }
     }
 
-    /// What the kernel has counted on a CPU so far.
+    /// The kernel's counts for a CPU so far.
     ///
     /// # Errors
     /// [`FtraceError::Read`].
@@ -136,7 +136,7 @@ pub fn remove_stale(sys: &dyn Sys, tracefs: &Tracefs) -> Vec<String> {
         // A new instance is not locked yet, but its owner is visible; an instance whose owner is not visible is locked.
         dead && lock(&folder.join(name)).is_ok()
     };
-    // A busy instance is left to a later start.
+    // A busy instance is removed at a later start.
     names
         .into_iter()
         .filter(stale)
@@ -149,7 +149,7 @@ mod tests {
     use super::*;
     use crate::sys::Linux;
 
-    /// A folder that looks like tracefs to code that makes and removes directories in it.
+    /// A folder that looks like tracefs to code that creates and removes directories in it.
     fn folder() -> (tempfile::TempDir, Tracefs) {
         let folder = tempfile::tempdir().expect("a folder for temporary files");
         std::fs::create_dir(folder.path().join(INSTANCES)).expect("it is ours");

@@ -8,7 +8,7 @@
 
 use crate::format::{Format, FormatError, Place};
 
-/// Bit of `commit`: events that should come before this page were overwritten.
+/// Bit of `commit`: events that should precede this page were overwritten.
 const MISSED: u64 = 1 << 31;
 
 /// Bit of `commit`: their number is stored after the data.
@@ -27,7 +27,7 @@ pub enum PageLayoutError {
     /// A part of it has an unknown size.
     #[error("events/header_page gives `{field}` {size} bytes; please report this kernel")]
     Size { field: &'static str, size: usize },
-    /// The event's description lacks a line, or has impossible numbers.
+    /// A line is missing in the event's description, or it has impossible numbers.
     #[error("events/header_event has no usable line for `{0}`; please report this kernel")]
     Event(&'static str),
 }
@@ -140,7 +140,7 @@ impl PageLayout {
     #[inline]
     pub(super) fn split(&self, word: u32) -> (u32, u64) {
         let delta_bits = WORD_BITS - self.type_bits;
-        // C gives the first bit field the lower bits on a little-endian machine, the upper ones on a big-endian.
+        // C places the first bit field in the lower bits on a little-endian machine, in the upper ones on a big-endian machine.
         if cfg!(target_endian = "little") {
             (word & (u32::MAX >> delta_bits), u64::from(word >> self.type_bits))
         } else {

@@ -1,7 +1,7 @@
 //! The events of one page.
 //!
-//! Times are differences: the page has the time of its first event, and each event says how much later than the previous one it is. If a
-//! difference is too large for that, an extra event adds to it.
+//! Times are relative: the page has the time of its first event, and each event has the difference to the previous one. If a difference is
+//! too large for that, an extra event adds to it.
 //!
 //! ```text
 //!   page at 1000   | length 40, delta 0 | ...payload | length 64, delta 250 | ...payload | time_extend | ...
@@ -71,7 +71,7 @@ impl<'a> Page<'a> {
     #[inline]
     fn payload(&mut self, kind: u32) -> Option<&'a [u8]> {
         let bytes = match kind {
-            // Too long for the bits: the next word has the length, including itself.
+            // The length does not fit into the bits: the next word has it, including itself.
             0 => (self.take_u32()? as usize).checked_sub(UNIT),
             _ if kind <= self.layout.data_max => Some(kind as usize * UNIT),
             _ => None,
@@ -96,7 +96,7 @@ impl<'a> Page<'a> {
         }
     }
 
-    /// An absolute time has no room for the uppermost bits; they are taken from the time before.
+    /// An absolute time does not contain the uppermost bits; they are copied from the previous time.
     #[cold]
     fn set_time(&mut self, stamp: u64) {
         let beyond = self.layout.beyond_stamp();
@@ -210,7 +210,7 @@ mod tests {
         let written = Written::new().event(1, 5, &[1]).event(31, 77, &[3]).event(1, 0, &[2]);
         let stamp = (3 << 27) + 77;
         assert_eq!(written.read(100), (vec![(105, 4, 1), (stamp, 4, 2)], false));
-        // With bits that a stamp has no room for, these stay.
+        // Bits that do not fit into a time stamp are unchanged.
         let high = 1 << 60;
         let expected = vec![(high + 5, 4, 1), (high + stamp, 4, 2)];
         assert_eq!(written.read(high), (expected, false));
@@ -234,7 +234,7 @@ mod tests {
     }
 
     #[test]
-    fn a_length_that_cannot_be_true_ends_the_page_and_is_told() {
+    fn a_length_that_cannot_be_true_ends_the_page_and_is_reported() {
         for written in [
             Written::new().event(1, 1, &[4]).event(20, 1, &[1]),
             Written::new().event(1, 1, &[4]).event(0, 1, &[3]),
@@ -256,7 +256,7 @@ mod tests {
     }
 
     #[test]
-    fn missed_events_are_told_with_their_number_where_it_was_stored() {
+    fn missed_events_are_reported_with_their_number_where_it_was_stored() {
         let layout = layout();
         let written = Written::new().event(1, 1, &[4]).words(&[321, 0]);
         let bytes = written.page(0, (1 << 31) | (1 << 30));

@@ -1,6 +1,6 @@
 //! Reads the pages of one CPU's ring.
 //!
-//! A full page is taken out of the ring as a whole. The kernel copies the contents so far of the page that is being written, so that
+//! A full page is removed from the ring as a whole. The kernel copies the current content of the page that is being written, so that
 //! nothing stays behind for long on a quiet CPU.
 
 use std::io;
@@ -23,7 +23,7 @@ impl RawPipe {
     /// Reads the oldest unread page into `page`, which has the size of a page of the ring. False if there is nothing.
     ///
     /// # Errors
-    /// What read(2) returns.
+    /// Errors of read(2).
     pub fn read(&self, page: &mut [u8]) -> io::Result<bool> {
         match nix::unistd::read(&self.fd, page) {
             Ok(read) => Ok(read == page.len()),

@@ -55,7 +55,7 @@ fn descriptors_that_nobody_asked_for_are_closed() {
         Ok(()) => {
             assert_eq!(ours.receive(&mut [0; 16]).expect("a message"), Received::Message(5));
         }
-        // From Linux 6.16 on.
+        // Supported since Linux 6.16.
         Err(refused) => assert_eq!(refused.raw_os_error(), Some(libc::EPERM)),
     }
     drop(given);
@@ -86,7 +86,7 @@ fn descriptors_arrive_with_the_message_they_were_sent_with() {
 }
 
 #[test]
-fn a_side_that_reads_nothing_holds_nobody_up() {
+fn a_side_that_reads_nothing_blocks_no_thread() {
     let (ours, _theirs) = Seqpacket::pair().expect("a pair");
     let full = (0..100_000).find_map(|_| ours.send(&[0; 1024], &[]).err());
     assert_eq!(full.expect("it is full").raw_os_error(), Some(libc::EAGAIN));

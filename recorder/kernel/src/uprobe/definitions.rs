@@ -24,7 +24,7 @@ pub struct Fetch {
     pub how: String,
 }
 
-/// Why a definition could not be made.
+/// Why a definition could not be created.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum DefinitionError {
@@ -132,7 +132,7 @@ impl Definitions {
     }
 }
 
-/// The last complaint in the kernel's log about a command with `word` in it.
+/// The last complaint in the kernel's log about a command that contains `word`.
 ///
 /// ```text
 /// [  123.456] trace_uprobe: error: Unknown register name
@@ -158,7 +158,7 @@ impl Drop for Definitions {
 /// Removes the definitions of recorders that no longer exist, and returns how many there were.
 ///
 /// # Errors
-/// What reading the list of definitions returns. A definition that cannot be removed is in use, and stays.
+/// Errors of reading the list of definitions. A definition that cannot be removed is in use, and stays.
 pub fn sweep(sys: &dyn Sys, tracefs: &Tracefs) -> io::Result<usize> {
     let path = file(tracefs);
     let list = match sys.read(&path) {

@@ -1,8 +1,8 @@
 //! User probes: breakpoints that the kernel places in a program's code.
 //!
-//! There are two ways to make one. perf's own probes ([`Uprobe`]) are described by the call that opens them and vanish with the descriptor,
-//! even if the recorder is killed. If arguments are wanted, the kernel needs to know how to fetch them; this takes a definition in tracefs
-//! ([`definitions`]), which is then an ordinary tracepoint.
+//! There are two ways to create one. perf's own probes ([`Uprobe`]) are described by the call that opens them and vanish with the
+//! descriptor, even if the recorder is killed. If arguments are wanted, the kernel needs to know how to fetch them; this takes a definition
+//! in tracefs ([`definitions`]), which is then an ordinary tracepoint.
 //!
 //! Either way the file is passed to the kernel as `/proc/self/fd/N`. So it is the file that was examined, even if it is in another mount
 //! namespace, has a space in its name, or is replaced at the same time.
@@ -20,7 +20,7 @@ use perf_event_open_sys::bindings as b;
 
 pub use pmu::{Pmu, PmuError};
 
-/// A program or library that is held while it is probed: by `O_PATH`, if it may not answer.
+/// A program or library that is held while it is probed: by `O_PATH`, if it may not respond.
 #[derive(Clone, Debug)]
 pub struct Binary {
     _file: Arc<File>,
@@ -30,12 +30,12 @@ pub struct Binary {
 impl Binary {
     pub fn new(file: File) -> Binary {
         let path = format!("/proc/self/fd/{}", file.as_raw_fd());
-        // A number and slashes hold no NUL.
+        // Numbers and slashes contain no NUL.
         let path = CString::new(path).unwrap_or_default();
         Binary { _file: Arc::new(file), path }
     }
 
-    /// Same as [`Binary::path`], in the form of system calls.
+    /// The same as [`Binary::path`], in the form that system calls take.
     pub(crate) fn name(&self) -> &CStr {
         &self.path
     }
@@ -67,7 +67,7 @@ pub struct Uprobe {
 }
 
 impl Uprobe {
-    /// Completes `attr` for this probe. The path that it points to lives as long as the probe does.
+    /// Completes `attr` for this probe. The path that it points to lives as long as the probe.
     pub(super) fn fill(&self, attr: &mut b::perf_event_attr) {
         attr.type_ = self.pmu.kind;
         attr.config = self.pmu.config(self.place.on_return, self.place.semaphore);

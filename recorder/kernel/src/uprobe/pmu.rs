@@ -17,11 +17,11 @@ pub struct Pmu {
     semaphore_bit: Option<u32>,
 }
 
-/// Why there are no such probes.
+/// Why perf's user probes are not available.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum PmuError {
-    /// The kernel has none.
+    /// The kernel does not have them.
     #[error(
         "this kernel has no user probes ({} does not exist): it is built without \
          CONFIG_UPROBE_EVENTS, or older than Linux 4.17",
@@ -120,7 +120,7 @@ mod tests {
     }
 
     #[test]
-    fn a_kernel_without_user_probes_is_told_from_one_without_semaphores() {
+    fn a_kernel_without_user_probes_is_distinguished_from_one_without_semaphores() {
         let error = Pmu::read(&Fake::default()).expect_err("nothing there");
         assert!(error.to_string().contains("CONFIG_UPROBE_EVENTS"), "{error}");
         let pmu = Pmu::read(&kernel()).expect("described");

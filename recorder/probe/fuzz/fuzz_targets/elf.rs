@@ -1,4 +1,4 @@
-//! Any bytes as a program: everything that commands and the recorder ask of one, without a panic or a hang.
+//! Arbitrary bytes as a program: every query that commands and the recorder make, without a panic or a hang.
 
 #![no_main]
 
@@ -11,11 +11,11 @@ use fxtrec_probe::elf::{
 };
 use libfuzzer_sys::fuzz_target;
 
-/// So many functions are asked about.
+/// This many functions are queried.
 const MOST: usize = 64;
 
 thread_local! {
-    /// What is read in pieces is read of a file.
+    /// Data that is read in pieces is read from a file.
     static FILE: RefCell<File> = RefCell::new(tempfile::tempfile().expect("room for a file"));
 }
 

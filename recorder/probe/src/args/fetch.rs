@@ -21,7 +21,7 @@ impl Fetch {
         Fetch::Deref(offset, Box::new(self))
     }
 
-    /// Whether it is a place in memory, rather than a value.
+    /// Whether it is a place in memory, and not a value.
     pub(super) fn is_memory(&self) -> bool {
         matches!(
             self,

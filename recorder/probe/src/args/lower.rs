@@ -1,4 +1,4 @@
-//! From the arguments of a spec to those of the kernel.
+//! Translates the arguments of a spec to those of the kernel.
 
 use super::fetch::Fetch;
 use super::registers::{self, Passed};
@@ -6,22 +6,22 @@ use super::{ArgError, ArgKind, FetchArg, Moment, Verbatim, Width};
 use crate::elf::Arch;
 use crate::spec::{Arg, ArgType, Value};
 
-/// The kernel takes no longer text for an argument, in bytes.
+/// The longest text of an argument that the kernel accepts, in bytes.
 const LONGEST: usize = 63;
 
-/// A value that `argN` stands for in a USDT probe.
+/// The meaning of `argN` in a USDT probe.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Operand {
     pub(crate) fetch: Fetch,
     pub(crate) kind: ArgKind,
 }
 
-/// What `argN` stands for.
+/// The meaning of `argN`.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Arguments<'a> {
-    /// The places of the calling convention.
+    /// The places that the calling convention specifies.
     Convention,
-    /// The operands in the note of a USDT probe; an error for each that the kernel cannot fetch.
+    /// The operands in the note of a USDT probe; an error for each one that the kernel cannot fetch.
     Note(&'a [Result<Operand, String>]),
 }
 
@@ -33,7 +33,7 @@ pub(crate) fn lower(arg: &Arg, arch: Arch, arguments: Arguments<'_>) -> Result<F
     let Lowered { fetch, kind, moment } =
         place(&arg.value, arch, arguments).map_err(|problem| problem.of(arg))?;
     let kind = match (arg.ty, &fetch) {
-        // The kernel knows it as a text only.
+        // The kernel only knows it as a text.
         (_, Fetch::Verbatim(Verbatim::Comm)) => return finish(arg, &fetch, ArgKind::Str, moment),
         (None, _) => kind,
         (Some(ArgType::Unsigned(width)), _) => ArgKind::Unsigned(width),

@@ -20,7 +20,7 @@ pub use verbatim::Verbatim;
 pub struct ArgError {
     /// The argument as it was written.
     pub arg: String,
-    /// What is wrong with it.
+    /// The error in it.
     pub problem: String,
 }
 
@@ -37,7 +37,7 @@ pub struct FetchArg {
     pub moment: Moment,
 }
 
-/// On which side of a function a value is fetched. Only a [`Span`](super::SiteKind::Span) has both.
+/// On which side of a function a value is fetched. Only a [`Span`](super::SiteKind::Span) has both kinds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub enum Moment {
     /// When the instruction is reached.

@@ -1,4 +1,4 @@
-//! The parts that specs write as the kernel does.
+//! The parts that are written the same in specs and by the kernel.
 
 use std::fmt;
 

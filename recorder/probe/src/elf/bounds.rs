@@ -9,7 +9,7 @@ use object::ReadRef;
 
 use super::{Arch, Elf, Function, Functions};
 
-/// No function is gone through further than this, in bytes.
+/// No function is decoded further than this, in bytes.
 const FURTHEST: u64 = 16 << 20;
 
 /// No instruction of x86-64 is longer, in bytes.
@@ -42,7 +42,7 @@ pub enum BoundsError {
         function: String,
         /// The requested offset.
         offset: u64,
-        /// The offset of the instruction that it is inside of.
+        /// The offset of the instruction that it is in.
         before: u64,
         /// The offset of the next instruction.
         after: u64,
@@ -63,7 +63,7 @@ pub enum BoundsError {
 /// Checks that an instruction begins `offset` bytes into `function`, which is called `name`.
 ///
 /// # Errors
-/// When none does, or that cannot be determined.
+/// When no instruction begins there, or that cannot be determined.
 pub fn check<'d, R: ReadRef<'d>>(
     elf: &Elf<'d, R>,
     functions: &Functions,
@@ -81,8 +81,7 @@ pub fn check<'d, R: ReadRef<'d>>(
     begins(elf, function.address, size, name, offset)
 }
 
-/// Checks that an instruction begins at `address`, which no function is known at, as far as unwind
-/// information allows.
+/// Checks that an instruction begins at `address`, at which no function is known, as far as unwind information permits.
 ///
 /// # Errors
 /// When none does.
@@ -127,7 +126,7 @@ fn begins<'d, R: ReadRef<'d>>(
     }
 }
 
-/// How many bytes the function has; up to the next one when the file does not say.
+/// The size of the function in bytes; up to the next function if the file does not contain it.
 fn extent<'d, R: ReadRef<'d>>(elf: &Elf<'d, R>, functions: &Functions, function: &Function) -> u64 {
     let address = function.address;
     let segment = elf.segments().iter().find(|segment| segment.contains(address));

@@ -17,14 +17,14 @@ use super::Elf;
 /// The longest build ID, in bytes; it is a hash.
 const LONGEST_ID: usize = 64;
 
-/// Sections with a build ID are not larger, in bytes: those of a kernel have some hundred.
+/// Sections with a build ID are not larger, in bytes: those of a kernel have a few hundred.
 const MOST_NOTES: u64 = 1 << 20;
 
 /// The longest name of a file and its checksum, in bytes.
 const LONGEST_LINK: u64 = 4096;
 
 impl<'d, R: ReadRef<'d>> Elf<'d, R> {
-    /// The build ID that the linker wrote; that of Go, before Go 1.24 wrote GNU's too.
+    /// The build ID that the linker wrote; or that of Go, before Go 1.24 wrote GNU's too.
     pub fn build_id(&self) -> Option<&'d [u8]> {
         // A kernel has all its notes in one section, and so does its vDSO.
         let gnu = [".note.gnu.build-id", ".notes", ".note"].into_iter().find_map(|section| {
@@ -44,10 +44,10 @@ impl<'d, R: ReadRef<'d>> Elf<'d, R> {
     }
 }
 
-/// Opens the file with the symbols that were stripped off `elf`, the file at `path`, if it is
-/// installed; below `root` if the file is in another mount namespace, or else here.
+/// Opens the file with the symbols that were stripped from `elf`, the file at `path`, if it is installed; below `root` if the file is in
+/// another mount namespace, or else here.
 ///
-/// Only a file of the same build is taken.
+/// Only a file of the same build is accepted.
 pub fn separate_debug_file<'d, R: ReadRef<'d>>(
     elf: &Elf<'d, R>,
     path: &Path,
@@ -71,7 +71,7 @@ pub fn separate_debug_file_by<'d, R: ReadRef<'d>>(
     })
 }
 
-/// Opens the file with the symbols of the build `id` in a folder of such files, by the build alone.
+/// Opens the file with the symbols of the build `id` in a folder of debug files, by the build ID alone.
 pub fn debug_file_of(id: &[u8], folder: &Path) -> Option<ReadCache<File>> {
     if id.len() < 2 || id.len() > LONGEST_ID {
         return None;

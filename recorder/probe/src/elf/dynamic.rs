@@ -7,7 +7,7 @@ use object::read::elf::{Dyn, FileHeader, ProgramHeader};
 
 use super::{Elf, ElfError};
 
-/// No more libraries are taken from one file.
+/// No more libraries are read from one file.
 const MOST_NEEDED: usize = 4096;
 
 /// A file's data for the loader.

@@ -19,7 +19,7 @@ pub enum ElfError {
     /// It is for 32-bit processors.
     #[error("a 32-bit program: fxtrec supports x86-64 and aarch64")]
     Not64Bit,
-    /// It is for a processor that fxtrec does not know.
+    /// It is for a processor that fxtrec does not support.
     #[error("for another processor (ELF machine {0}): fxtrec supports x86-64 and aarch64")]
     UnknownMachine(u16),
     /// It is an ELF file that is never loaded.
@@ -37,7 +37,7 @@ pub(super) fn type_name(e_type: u16) -> &'static str {
     }
 }
 
-/// Tells by the first bytes what else a file may be.
+/// Guesses the type of a file from its first bytes.
 pub(super) fn check_identity<'d, R: ReadRef<'d>>(data: R) -> Result<(), ElfError> {
     let length = data.len().map_err(|()| ElfError::NotElf)?;
     let start = data.read_bytes_at(0, length.min(256)).map_err(|()| ElfError::NotElf)?;

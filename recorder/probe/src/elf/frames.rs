@@ -1,15 +1,15 @@
 //! Checks that stacks can be unwound with a file's tables (`.eh_frame`) in bounded time.
 //!
 //! A rule of these tables can be an expression, a small program with jumps. The evaluator has no limit, so an untrusted file could keep a
-//! recorder busy for ever. No compiler emits jumps there: a file that has one is unwound without its tables.
+//! recorder busy forever. No compiler emits jumps there: a file that has one is unwound without its tables.
 //!
 //! The file also controls an entry's length and its references: entries may lie within others, and all may refer to one description as long
-//! as the file. So what is read has a limit, and an index (`.eh_frame_hdr`) is used only if it leads to entries that were checked.
+//! as the file. So reading is limited, and an index (`.eh_frame_hdr`) is used only if it leads to entries that were checked.
 //!
 //! To find the rules at an address, all instructions before it are followed, and some are expensive: DW_CFA_remember_state copies the rules
 //! of up to 192 registers. So the work that each entry may take is added up here, and those that take much are listed ([`Dear`]), so that
-//! the unwinder can give them a budget. Among four million entries in 2400 files of Debian, Rust and Chromium, 1900 are (0.05 %): the
-//! longest functions of compilers, with at most 22 000 steps.
+//! the unwinder can give them a budget. Among four million entries in 2400 files of Debian, Rust and Chromium, 1900 are expensive (0.05 %):
+//! the longest functions of compilers, with at most 22 000 steps.
 
 use std::collections::HashMap;
 
@@ -22,10 +22,10 @@ use gimli::{
 /// The longest entry, in bytes: all of its instructions are followed for one step.
 const LONGEST: usize = 64 << 10;
 
-/// How often an amount as large as the whole table may be read.
+/// How often as many bytes as the whole table has may be read.
 const READS: usize = 4;
 
-/// From how much work on an entry is listed.
+/// An entry with at least this much work is listed.
 const DEAR: u64 = 512;
 
 /// How many registers can have rules.
@@ -34,7 +34,7 @@ const MOST_RULES: usize = 192;
 /// The work for a byte of an expression, in instructions.
 const EXPRESSION_BYTE: u64 = 4;
 
-/// Pointers of all processors that are known, in bytes.
+/// The sizes of pointers of all supported processors, in bytes.
 const POINTER: u8 = 8;
 
 type Slice<'b> = EndianSlice<'b, LittleEndian>;
@@ -43,10 +43,10 @@ type Section<'b> = EhFrame<Slice<'b>>;
 /// The common part of entries, and the work for its instructions.
 type Common<'b> = (CommonInformationEntry<Slice<'b>>, Work);
 
-/// What [`usable`] found.
+/// The result of [`usable`].
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Usable {
-    /// An index as a linker would write it for the tables, by what is at their address; `None` if the file's own can be used.
+    /// An index as a linker would write it for the tables, by their contents; `None` if the file's own index can be used.
     pub index: Option<Vec<u8>>,
     /// In ascending order.
     pub dear: Vec<Dear>,
@@ -57,7 +57,7 @@ pub struct Usable {
 pub struct Dear {
     pub start: u64,
     pub end: u64,
-    /// At most, in instructions.
+    /// At most, in executed instructions.
     pub work: u32,
 }
 
@@ -76,7 +76,7 @@ pub fn usable(frames: (&[u8], u64), index: Option<(&[u8], u64)>) -> Option<Usabl
 
 /// `None` if the functions are too far from the tables.
 fn index_of(entries: &[Entry], address: u64) -> Option<Vec<u8>> {
-    // Its place is that of the tables, 4 bytes before the field that holds their address.
+    // The index has the address of the tables, 4 bytes before the field that holds this address.
     let mut bytes = vec![1, 0x1B, 0x03, 0x3B];
     bytes.extend((-4_i32).to_le_bytes());
     bytes.extend(u32::try_from(entries.len()).ok()?.to_le_bytes());
@@ -91,7 +91,7 @@ fn index_of(entries: &[Entry], address: u64) -> Option<Vec<u8>> {
 /// The entry of a function.
 #[derive(Clone, Copy, Debug)]
 struct Entry {
-    /// Where it is in the section.
+    /// Its position in the section.
     at: usize,
     /// Where the function begins.
     start: u64,
@@ -131,11 +131,11 @@ impl Dears {
     }
 }
 
-/// How much work instructions take at most.
+/// The maximum work that instructions take.
 #[derive(Clone, Debug, Default)]
 struct Work {
     done: u64,
-    /// The registers that may have rules: a bit for each, and how many.
+    /// The registers that may have rules: a bit for each, and their number.
     seen: [u64; MOST_RULES / 64],
     rules: u64,
 }
@@ -164,7 +164,7 @@ impl Work {
         }
     }
 
-    /// The rule is searched for among all.
+    /// The rule is searched for among all rules.
     fn set(&mut self, register: u16) {
         let (word, bit) = (usize::from(register / 64), 1 << (register % 64));
         let is_known = self.seen.get(word).is_some_and(|seen| seen & bit != 0);
@@ -192,7 +192,7 @@ struct Check<'b> {
     bases: BaseAddresses,
     /// The common parts of entries that were checked.
     common: HashMap<usize, Common<'b>>,
-    /// How much more is read, in bytes.
+    /// How many more bytes may be read.
     left: usize,
 }
 
@@ -283,7 +283,7 @@ fn leads_to(index: (&[u8], u64), frames: (&[u8], u64), entries: &[Entry]) -> Opt
     let (mut rows, mut dear, mut last) = (table.iter(&bases), Dears::default(), 0);
     while let Some((start, pointer)) = rows.next().ok()? {
         let (start, at) = (start.direct().ok()?, pointer.direct().ok()?);
-        // Addresses before the first entry are not distinguished from those far after it.
+        // Addresses before the first entry are treated like those far after it.
         let at = usize::try_from(at.checked_sub(first)?).ok()?;
         let entry = &entries[entries.binary_search_by_key(&at, |entry| entry.at).ok()?];
         if entry.start != start || start < std::mem::replace(&mut last, start) {
@@ -301,16 +301,17 @@ mod tests {
     /// Where the tables are.
     const ADDRESS: u64 = 0x3000;
 
-    /// An entry: its length, and what it has.
+    /// An entry: its length, and its content.
     fn entry(content: &[u8]) -> Vec<u8> {
         let mut bytes = (content.len() as u32).to_le_bytes().to_vec();
         bytes.extend(content);
         bytes
     }
 
-    /// A common part, and the entry of a function with these instructions behind it.
+    /// A common part, followed by the entry of a function with these instructions.
     fn frames(instructions: &[u8]) -> Vec<u8> {
-        // Version 1, augmentation "zR" of one byte, code by 1, data by -8, returns by register 16; pointers are of 4 bytes, relative.
+        // Version 1, augmentation "zR" of one byte, code factor 1, data factor -8, return address in register 16; pointers have 4 bytes,
+        // relative.
         let mut bytes = entry(&[0, 0, 0, 0, 1, b'z', b'R', 0, 1, 0x78, 16, 1, 0x1B]);
         let mut own = (bytes.len() as u32 + 4).to_le_bytes().to_vec();
         own.extend([0, 0x10, 0, 0, 0x40, 0, 0, 0, 0]);
@@ -321,7 +322,7 @@ mod tests {
 
     /// An index that leads to one entry, for a function that begins at `start`.
     fn index(to: u32, start: u32) -> Vec<u8> {
-        // At 0x2000, with the tables 0x1000 behind it: the first pointer is counted from itself.
+        // At 0x2000, with the tables 0x1000 after it: the first pointer is counted from itself.
         let mut bytes = vec![1, 0x1B, 0x03, 0x3B];
         bytes.extend((0x1000_u32 - 4).to_le_bytes());
         bytes.extend(1_u32.to_le_bytes());
@@ -343,7 +344,7 @@ mod tests {
         for jumping in [&[0x2F, 0xFD, 0xFF][..], &[0x30, 0x28, 0xFC, 0xFF]] {
             let endless = frames(&expression(jumping));
             assert_eq!(usable((&endless, ADDRESS), None), None, "{jumping:x?}");
-            // For a register's rule, and for the value of one.
+            // For the rule of a register, and for the value of one.
             for rule in [0x10, 0x16] {
                 let of_register = [&[rule, 6][..], &expression(jumping)[1..]].concat();
                 assert_eq!(usable((&frames(&of_register), ADDRESS), None), None);
@@ -360,13 +361,13 @@ mod tests {
             found.expect("the tables can be used").index.is_none()
         };
         assert_eq!((with(17, start), with(18, start), with(0, start)), (true, false, false));
-        // Where its function does not begin, it would be found for others.
+        // If it did not match the function's beginning, it would be found for other functions.
         assert!(!with(17, start + 1));
     }
 
     #[test]
     fn an_index_is_made_for_tables_that_have_none() {
-        // Two functions of one common part, the second one's entry first.
+        // Two functions with one common part, the second function's entry first.
         let mut bytes = frames(&[]);
         let second = bytes.len() as u32;
         let own = [second + 4, 0x0800, 0x40, 0].map(u32::to_le_bytes);
@@ -383,7 +384,7 @@ mod tests {
 
     #[test]
     fn entries_that_would_be_read_again_and_again_are_not_used() {
-        // Common parts of 20 bytes that reach as far as `reach` says of each, and an entry for each of them.
+        // Common parts of 20 bytes, whose reach is given by `reach`, and an entry for each of them.
         let count = 3000_u32;
         let of = |reach: &dyn Fn(u32) -> u32| {
             let mut bytes = Vec::new();

@@ -11,13 +11,13 @@ use super::{Elf, ElfError};
 /// A name for an address.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Function {
-    /// Where its first instruction is, before the loader moves the file.
+    /// The address of its first instruction, before the loader moves the file.
     pub address: u64,
-    /// How well the name is known: of several names for one address, the lowest is shown.
+    /// How well the name is known: of several names for one address, the lowest value is shown.
     pub(super) rank: u8,
     /// The linker's name.
     pub raw: String,
-    /// Its size in bytes; `None` when the file does not say.
+    /// Its size in bytes; `None` if the file does not contain the size.
     pub size: Option<u64>,
     /// Whether the code there only selects the function when the program starts.
     pub chooses: bool,
@@ -30,26 +30,26 @@ impl Function {
     }
 }
 
-/// What a file's symbol tables say about functions.
+/// The content of a file's symbol tables about functions.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Functions {
     /// Every name, by address and then the best name first.
     pub all: Vec<Function>,
-    /// The names that the file uses and others define.
+    /// The names that the file uses and other files define.
     pub imported: Vec<String>,
-    /// Whether there was a full symbol table, not only what is needed for linking at run time.
+    /// Whether there was a full symbol table, not only the one for dynamic linking.
     pub complete: bool,
 }
 
 impl Functions {
-    /// Adds what another file says about the same addresses, such as a separate debug file.
+    /// Adds another file's names for the same addresses, such as those of a separate debug file.
     pub fn merge(&mut self, other: Functions) {
         self.all.extend(other.all);
         self.complete |= other.complete;
         self.tidy();
     }
 
-    /// The function whose code `address` is in: its first name, and how far into it.
+    /// The function whose code contains `address`: its first name, and the offset in it.
     pub fn at(&self, address: u64) -> Option<(&Function, u64)> {
         let next = self.all.partition_point(|function| function.address <= address);
         let begin = self.all.get(next.checked_sub(1)?)?.address;
@@ -83,8 +83,7 @@ impl<'d, R: ReadRef<'d>> Elf<'d, R> {
         self.functions_of(self)
     }
 
-    /// Reads the symbol tables of this file for those addresses at which `code` has code: a
-    /// separate debug file has none of its own.
+    /// Reads the symbol tables of this file for those addresses at which `code` contains code: a separate debug file has no code.
     ///
     /// # Errors
     /// When one is not within the file.
@@ -119,7 +118,7 @@ impl<'d, R: ReadRef<'d>> Elf<'d, R> {
         Ok(functions)
     }
 
-    /// How large the symbol tables and their names are, in bytes, and the table of a Go program that takes their place.
+    /// The size of the symbol tables and their names, in bytes, and of the table of a Go program that replaces them.
     pub fn symbol_bytes(&self) -> u64 {
         let size = |header: &elf::SectionHeader64<Endianness>| header.sh_size(self.endian);
         let of = |header| {
@@ -130,13 +129,13 @@ impl<'d, R: ReadRef<'d>> Elf<'d, R> {
         self.symbol_tables().into_iter().map(|(_, header)| of(header)).fold(go, u64::saturating_add)
     }
 
-    /// Whether a function is called, and so has an address to return to on top of its stack.
-    /// Neither the program's first instruction nor a part split off a function has one.
+    /// Whether a function is called, and so has a return address on top of its stack. This is not the case for the program's first
+    /// instruction and for a part split off a function.
     pub fn is_called(&self, function: &Function) -> bool {
         function.address != self.header.e_entry(self.endian) && !function.is_split_off()
     }
 
-    /// Where the variable of this name is, before the loader moves the file.
+    /// The address of the variable with this name, before the loader moves the file.
     pub fn variable(&self, wanted: &str) -> Option<u64> {
         self.symbol_tables().into_iter().find_map(|(_, header)| {
             let Table { symbols, strings } = self.table(header).ok()?;
@@ -149,7 +148,7 @@ impl<'d, R: ReadRef<'d>> Elf<'d, R> {
         })
     }
 
-    /// The addresses and sizes of what the file exports by these names, before the loader moves it.
+    /// The addresses and sizes of the symbols that the file exports under these names, before the loader relocates it.
     pub fn exported<const N: usize>(&self, wanted: [&str; N]) -> [Option<(u64, u64)>; N] {
         let mut found = [None; N];
         let tables = self.symbol_tables();
@@ -166,13 +165,13 @@ impl<'d, R: ReadRef<'d>> Elf<'d, R> {
         found
     }
 
-    /// Whether there is a full symbol table, not only what is needed for linking at run time.
+    /// Whether there is a full symbol table, not only the one for dynamic linking.
     pub fn has_all_symbols(&self) -> bool {
         self.symbol_tables().iter().any(|(complete, _)| *complete)
     }
 
-    /// The full symbol table and the one for linking at run time, `true` with the full one. There is one of each, so for a file with
-    /// thousands only the first two are checked.
+    /// The full symbol table and the one for dynamic linking; `true` marks the full one. There is one of each, so for a file with thousands
+    /// only the first two are checked.
     pub(super) fn symbol_tables(&self) -> Vec<(bool, &'d elf::SectionHeader64<Endianness>)> {
         [(true, elf::SHT_SYMTAB), (false, elf::SHT_DYNSYM)]
             .into_iter()
@@ -226,11 +225,11 @@ fn take_symbol<'c, C: ReadRef<'c>>(
     });
 }
 
-/// How well a symbol names code in this file, the best with 0; `None` for any other symbol.
+/// How well a symbol names code in this file; 0 is best, `None` is for any other symbol.
 pub(super) fn code_rank(symbol: &Sym64<Endianness>, endian: Endianness) -> Option<u8> {
     let is_code = match symbol.st_type() {
         elf::STT_FUNC | elf::STT_GNU_IFUNC => true,
-        // Hand-written assembly seldom says what its labels are.
+        // Hand-written assembly seldom declares the type of its labels.
         elf::STT_NOTYPE => !symbol.is_local(),
         _ => false,
     };
@@ -244,7 +243,7 @@ pub(super) fn code_rank(symbol: &Sym64<Endianness>, endian: Endianness) -> Optio
     })
 }
 
-/// No name is longer, in bytes.
+/// The maximum length of a name, in bytes.
 pub(super) const LONGEST_NAME: usize = 32 * 1024;
 
 /// Upper bound for the total length of the names in a string table of this size. Names may share suffixes, but a million names that each
@@ -253,7 +252,7 @@ pub(super) fn most_name_bytes(table: u64) -> u64 {
     table.saturating_mul(4).saturating_add(LONGEST_NAME as u64)
 }
 
-/// The text at `offset` of a string table, up to its zero byte and without a version (`@GLIBC_2.2`).
+/// The text at `offset` of a string table, up to its NUL and without a version (`@GLIBC_2.2`).
 fn name(strings: &[u8], offset: u32) -> Option<&str> {
     let rest = strings.get(usize::try_from(offset).ok()?..)?;
     let end = rest.iter().take(LONGEST_NAME).position(|byte| *byte == 0)?;

@@ -31,16 +31,16 @@ pub use unwind::{Frames, go_frames};
 /// The section that contains the table: in position-independent programs it used to be among the data that the loader changes.
 const SECTIONS: [&str; 2] = [".gopclntab", ".data.rel.ro.gopclntab"];
 
-/// The most bytes of a table. Kubernetes' programs have 30 MB.
+/// The maximum number of bytes of a table. Kubernetes' programs have 30 MB.
 const MOST_TABLE: u64 = 96 << 20;
 
-/// The most bytes in which a table is searched for where it is not a section.
+/// The maximum number of bytes in which a table is searched for if it is not a section.
 const MOST_SEARCHED: u64 = 96 << 20;
 
 /// How many steps a list of values is followed.
 const MOST_STEPS: usize = 256 << 10;
 
-/// Pointers of all processors that are known, in bytes.
+/// The sizes of pointers of all supported processors, in bytes.
 const POINTER: usize = 8;
 
 /// Where in the description of a program the address of its text is, in bytes: since Go 1.18.
@@ -88,7 +88,7 @@ pub(super) struct GoTable<'d> {
 }
 
 impl<'d> GoTable<'d> {
-    /// `None` if it is not such a table. `text` tells where the text begins if the table does not.
+    /// `None` if it is not such a table. `text` is the beginning of the text if the table does not contain it.
     fn parse(
         bytes: impl Into<Cow<'d, [u8]>>,
         text: impl FnOnce() -> Option<u64>,
@@ -146,7 +146,7 @@ impl<'d> GoTable<'d> {
         })
     }
 
-    /// In bytes; including what follows it if it is not a section.
+    /// In bytes; including the following data if it is not a section.
     fn len(&self) -> usize {
         self.bytes.len()
     }
@@ -209,7 +209,7 @@ impl<'d> GoTable<'d> {
         self.name(self.at(address)?)
     }
 
-    /// All functions whose names are no longer than a sound table's.
+    /// All functions whose names are no longer than those of a valid table.
     pub(super) fn functions(&self) -> Vec<Function> {
         let mut left = most_name_bytes(self.len() as u64);
         let function = |number: usize| {
@@ -319,7 +319,7 @@ fn varint(from: &mut &[u8]) -> Option<u32> {
     None
 }
 
-/// What the first bytes of a table say: the version, and the size of the smallest instruction.
+/// The first bytes of a table: the version, and the size of the smallest instruction.
 fn magic(bytes: &[u8]) -> Option<(Version, u32)> {
     let &[a, b, c, d, 0, 0, quantum @ (1 | 2 | 4), 8] = bytes else { return None };
     let version = match u32::from_le_bytes([a, b, c, d]) {
@@ -380,7 +380,7 @@ impl<'d, R: ReadRef<'d>> Elf<'d, R> {
         }
     }
 
-    /// What `find` finds first in the data of the program, at a multiple of eight bytes; it gets what is there, and its address.
+    /// The first match of `find` in the data of the program, at a multiple of eight bytes; it gets the bytes and their address.
     fn in_data<T>(&self, mut find: impl FnMut(&'d [u8], u64) -> Option<T>) -> Option<T> {
         let mut left = MOST_SEARCHED;
         for segment in self.segments().iter().filter(|it| !it.executable && it.size > 0) {

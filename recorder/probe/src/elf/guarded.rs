@@ -1,8 +1,8 @@
-//! Debug information with a limit on reads: no more than a sound file needs.
+//! Debug information with a limit on reads: no more than a valid file needs.
 //!
 //! The DWARF reader follows each reference every time: a thousand functions can share a list of a thousand ranges. And it calls itself for
-//! each function that is inlined into another. So each file has an allowance of bytes, and the stack one of depth; what is beyond them ends
-//! like the file does.
+//! each function that is inlined into another. So each file has a limit on the bytes that are read, and the stack has a limit on depth;
+//! beyond it, the file appears to end.
 
 use std::borrow::Cow;
 use std::cell::Cell;
@@ -16,7 +16,7 @@ const DEEPEST: usize = 512 << 10;
 
 type Plain = EndianArcSlice<RunTimeEndian>;
 
-/// What is left to be read, and where the stack was.
+/// The remaining input, and the position of the stack.
 #[derive(Debug, Default)]
 pub(super) struct Allowance {
     pub(super) bytes: Cell<usize>,

@@ -11,21 +11,21 @@ use super::Elf;
 use super::go::GoTable;
 use super::guarded::{Allowance, Guarded};
 
-/// Maximum number of bytes read from one file. The debug information of a browser is larger.
+/// Maximum number of bytes read from one file. A browser's debug information is larger.
 const MOST_BYTES: usize = 256 << 20;
 
-/// How often all of a file's debug information may be read, in addition to this many bytes, to find functions and lines.
+/// How many times all of a file's debug information may be read, in addition to this many bytes, to find functions and lines.
 const READS: usize = 4;
 const READS_BESIDES: usize = 4 << 20;
 
-/// What is read to say what is at one address, in bytes.
+/// How much may be read for one address, in bytes.
 const READS_OF_ONE: usize = 1 << 20;
 
-/// How long a list of attributes may be in the table of abbreviations, in bytes, before less of the file is read. Attributes may have
-/// no bytes in what they describe, so each of its bytes can cost as much as the longest list. Compilers write about 40.
+/// The maximum length of an attribute list in the abbreviation table, in bytes, before less of the file is read. Attributes may take no
+/// bytes in the data that they describe, so each byte there can cost as much as the longest list. Compilers write about 40.
 const LIST_BYTES: usize = 128;
 
-/// How many bytes of names one address has at most: all that are inlined there may be called by the same long one of the file.
+/// The maximum size of the names for one address, in bytes: all functions inlined there may share one long name.
 const TEXT_OF_ONE: usize = 32 << 10;
 
 /// A place in source code, with the readable name of its function.
@@ -45,11 +45,11 @@ enum Origin {
     Go(GoTable<'static>),
 }
 
-/// What DWARF describes.
+/// The content of DWARF.
 struct Units {
     context: Context<Guarded>,
     left: Rc<Allowance>,
-    /// What is read for one address.
+    /// The data read for one address.
     of_one: usize,
 }
 
@@ -60,7 +60,7 @@ impl fmt::Debug for Lines {
 }
 
 impl Lines {
-    /// The lines of a Go program, which needs no debug information for that; DWARF tells more.
+    /// The lines of a Go program, which needs no debug information for that; DWARF contains more.
     pub fn of_go<'d, R: ReadRef<'d>>(elf: &Elf<'d, R>) -> Option<Lines> {
         elf.go_table().map(|table| Lines(Origin::Go(table.into_owned())))
     }
@@ -88,7 +88,7 @@ impl Lines {
         Some(Lines(Origin::Dwarf(Units { context, left: allowance, of_one })))
     }
 
-    /// Where the instruction at an address comes from: an inlined function comes before the one that contains it.
+    /// The source of the instruction at an address: an inlined function precedes the one that contains it.
     pub fn at(&self, address: u64) -> Vec<Line> {
         match &self.0 {
             Origin::Dwarf(units) => units.at(address),
@@ -98,13 +98,13 @@ impl Lines {
 }
 
 impl Units {
-    /// What has more names than fit into [`TEXT_OF_ONE`] is cut off.
+    /// Names beyond [`TEXT_OF_ONE`] are cut off.
     fn at(&self, address: u64) -> Vec<Line> {
         self.left.starts_here();
         let Ok(mut frames) = self.context.find_frames(address).skip_all_loads() else {
             return Vec::new();
         };
-        // What has been read so far is cached, but this is read again for each address.
+        // Everything that was read is cached, but this is read again for each address.
         let left = self.left.bytes.replace(self.of_one);
         let (mut lines, mut room) = (Vec::new(), TEXT_OF_ONE);
         while let Ok(Some(frame)) = frames.next() {
@@ -126,7 +126,7 @@ impl Units {
     }
 }
 
-/// How many bytes a list of attributes has at most, wherever tables begin in the section: two zeros end each, and are in none.
+/// The maximum size of an attribute list in bytes, wherever tables begin in the section: two zeros end each, and occur in none.
 fn longest_list(abbreviations: &[u8]) -> usize {
     let (mut longest, mut begin) = (0, 0);
     for (at, pair) in abbreviations.windows(2).enumerate() {
@@ -142,7 +142,7 @@ fn longest_list(abbreviations: &[u8]) -> usize {
 mod tests {
     use super::*;
 
-    /// The program that damaged ones are made of.
+    /// The program from which damaged ones are derived.
     const ALONE: &[u8] =
         include_bytes!(concat!(env!("CARGO_MANIFEST_DIR"), "/fuzz/corpus/elf/alone"));
 
@@ -161,12 +161,12 @@ mod tests {
         let elf = Elf::parse(file).expect("its head is sound");
         let functions = elf.functions().expect("sound");
         let waits = functions.all.iter().find(|it| it.raw == "waits").expect("it has that");
-        // Where it makes the call that it has put into itself.
+        // The address of the call in the inlined function.
         Lines::of(&elf).map(|lines| lines.at(waits.address + 10))
     }
 
     #[test]
-    fn functions_that_were_inlined_are_told_with_their_lines() {
+    fn functions_that_were_inlined_are_reported_with_their_lines() {
         let lines = lines_of(ALONE).expect("it has lines");
         let functions: Vec<&str> = lines.iter().flat_map(|it| it.function.as_deref()).collect();
         assert_eq!(functions.last(), Some(&"waits"), "{lines:?}");
@@ -175,7 +175,7 @@ mod tests {
         );
     }
 
-    /// The program with other debug information, and nothing that leads into it.
+    /// The program with other debug information, and no index that leads into it.
     fn described(abbreviations: &[u8], unit: &[u8]) -> Vec<u8> {
         let info = [&(unit.len() as u32).to_le_bytes()[..], unit].concat();
         let mut file = with(b".debug_info", &info);
@@ -190,7 +190,7 @@ mod tests {
 
     #[test]
     fn a_million_functions_each_inlined_into_the_next_do_not_use_up_the_stack() {
-        // A unit of everything, a function of everything, and a million inlined into it without an end.
+        // A unit that covers everything, a function that covers everything, and a million functions inlined into it without an end.
         let abbreviations = [
             1, 0x11, 1, 0x11, 0x01, 0x12, 0x06, 0,
             0, // compile_unit: low_pc address, high_pc data4
@@ -210,7 +210,8 @@ mod tests {
 
     #[test]
     fn names_that_all_which_is_inlined_shares_do_not_make_a_small_file_take_gigabytes() {
-        // A unit of everything, a function of everything, and a hundred inlined into it, which refer to one name.
+        // A unit that covers everything, a function that covers everything, and a hundred functions inlined into it, which refer to one
+        // name.
         let told = |name: usize| {
             let abbreviations = [
                 &[1, 0x11, 1, 0x11, 0x01, 0x12, 0x06, 0, 0][..], // compile_unit: low_pc address, high_pc data4
@@ -239,7 +240,7 @@ mod tests {
         for (name, most) in [(long, 0), (TEXT_OF_ONE / 4, 4), (8, 101)] {
             assert_eq!(told(name).len(), most, "{name}");
         }
-        // It takes more reading than is done for one address.
+        // It takes more reading than is allowed for one address.
         let lines = told(READS_OF_ONE);
         assert!(lines.len() <= 101 && lines.iter().all(|line| line.function.is_none()));
     }

@@ -7,7 +7,7 @@
 //!   second    of each such beginning, its best name, and where it ends        main    poll_once
 //! ```
 //!
-//! The memory that it takes depends on the number of addresses alone. The table of a Go program is sorted; it is used if there is no full
+//! The memory that it needs depends only on the number of addresses. The table of a Go program is sorted; it is used if there is no full
 //! symbol table.
 
 use std::cell::Cell;
@@ -36,7 +36,7 @@ const NAME_PIECE: usize = 256;
 struct Table {
     symbols: (u64, u64),
     strings: (u64, u64),
-    /// How much more of the names is read, in bytes: a piece of each, and what is long.
+    /// How many more bytes of names are read: a piece of each name, and the rest of long ones.
     left: Cell<u64>,
 }
 
@@ -48,17 +48,17 @@ struct Source<'f> {
     is_complete: bool,
 }
 
-/// The best name of what begins at an address.
+/// The best name of a symbol at an address.
 #[derive(Clone, Debug, Default)]
 struct Best {
     /// See [`code_rank`].
     name: Option<(u8, String)>,
-    /// The end of the longest one that begins there.
+    /// The end of the longest symbol that begins there.
     end: u64,
 }
 
 impl<'d, R: ReadRef<'d>> Elf<'d, R> {
-    /// Where code will be once it is loaded, even in a file that contains only what was stripped off another.
+    /// Where code will be once it is loaded, even in a file that contains only stripped parts.
     fn code_ranges(&self) -> Vec<(u64, u64)> {
         let headers = self.program_headers;
         let is_code = |header: &&elf::ProgramHeader64<Endianness>| {
@@ -88,7 +88,7 @@ impl<'d, R: ReadRef<'d>> Elf<'d, R> {
 }
 
 impl<'f> Source<'f> {
-    /// With where its code is.
+    /// Also returns the address ranges of its code.
     fn new(file: &'f File) -> Result<(Source<'f>, Vec<(u64, u64)>), ElfError> {
         let again = file.try_clone().map_err(|_| ElfError::Damaged("the file"))?;
         let data = ReadCache::new(again);
@@ -151,11 +151,11 @@ impl<'f> Source<'f> {
     }
 }
 
-/// Calls `take` with the linker's name of the function that contains each of `addresses`, in their order, if it is known.
-/// The addresses are in ascending order. The first of `files` says where code is; all of them have symbols of the same build.
+/// Calls `take` with the linker's name of the function that contains each of `addresses`, in their order, if it is known. The addresses are
+/// in ascending order. The first of `files` contains the code; all of them have symbols of the same build.
 ///
 /// # Errors
-/// When one is not an ELF file, or a symbol table is not within it.
+/// When a file is not an ELF file, or a symbol table is not within it.
 pub fn functions_at(
     files: &[File],
     addresses: &[u64],
@@ -231,7 +231,7 @@ pub fn functions_at_while(
                 best.name = name;
             }
         })?;
-        // Another name may be better than what is known.
+        // Another name may be better than the known one.
         if !is_whole {
             return Ok(false);
         }
@@ -251,7 +251,7 @@ pub fn functions_at_while(
     Ok(true)
 }
 
-/// Where a function ends; at no address when the file does not say.
+/// The end of a function; no address if the file does not contain its size.
 fn end_of(symbol: &Sym64<Endianness>, endian: Endianness) -> u64 {
     match symbol.st_size(endian) {
         0 => u64::MAX,
@@ -262,7 +262,7 @@ fn end_of(symbol: &Sym64<Endianness>, endian: Endianness) -> u64 {
 /// The address of the global label or function with this name.
 ///
 /// # Errors
-/// When it is no ELF file, or a symbol table is not within it.
+/// When it is not an ELF file, or a symbol table is not within it.
 pub fn label(file: &File, wanted: &str) -> Result<Option<u64>, ElfError> {
     let (source, _) = Source::new(file)?;
     let mut found = None;
@@ -282,7 +282,7 @@ pub fn label(file: &File, wanted: &str) -> Result<Option<u64>, ElfError> {
 mod tests {
     use super::*;
 
-    /// This test itself, which has some ten thousand functions.
+    /// This test program itself, which has some ten thousand functions.
     fn own() -> File {
         File::open(std::env::current_exe().expect("its path")).expect("it is there")
     }
@@ -361,7 +361,7 @@ mod tests {
             read
         };
         assert!(read_all(&source) > 5000);
-        // As far as a thousand pieces go, whatever the other symbols are called.
+        // As far as a thousand pieces reach, whatever the other symbols are called.
         source.tables.iter_mut().for_each(|table| table.left = Cell::new(0));
         source.tables[0].left.set(1000 * NAME_PIECE as u64);
         assert!((1..=1000).contains(&read_all(&source)));

@@ -46,13 +46,13 @@ pub use names::{Budget, Names};
 pub use object::ReadRef;
 pub use select::{Selection, select};
 
-/// A symbol or string table beyond this many bytes is taken for a lie.
+/// A larger symbol or string table, in bytes, is considered invalid.
 const LARGEST_TABLE: u64 = 1 << 31;
 
-/// What is loaded has some tens of sections and segments.
+/// Loaded files have some tens of sections and segments.
 const MOST_HEADERS: u64 = 1 << 16;
 
-/// A processor that fxtrec knows the calling convention of.
+/// A processor whose calling convention fxtrec knows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, serde::Serialize, serde::Deserialize)]
 pub enum Arch {
     X86_64,
@@ -61,7 +61,7 @@ pub enum Arch {
 }
 
 impl Arch {
-    /// The one that fxtrec was built for, and whose programs run here.
+    /// The processor that fxtrec was built for, whose programs run here.
     pub const HOST: Arch = if cfg!(target_arch = "aarch64") { Arch::Aarch64 } else { Arch::X86_64 };
 }
 
@@ -112,12 +112,12 @@ impl<'d, R: ReadRef<'d>> fmt::Debug for Elf<'d, R> {
 /// Opens a file for [`Elf::parse`].
 ///
 /// # Errors
-/// When it cannot be opened, or is not a plain file.
+/// When it cannot be opened, or is not a regular file.
 pub fn open(path: &Path) -> std::io::Result<ReadCache<File>> {
     regular::open(path).map(ReadCache::new)
 }
 
-/// The file at `path` for [`Elf::parse`], and which version of it that is: taken first, so that a concurrent write is detected.
+/// The file at `path` for [`Elf::parse`], and its version, which is read first, so that a concurrent write is detected.
 ///
 /// # Errors
 /// As for [`open`].
@@ -139,7 +139,7 @@ impl<'d, R: ReadRef<'d>> Elf<'d, R> {
     /// Looks at the headers.
     ///
     /// # Errors
-    /// When it is no ELF file, or not a program or library for a processor that fxtrec knows.
+    /// When it is not an ELF file, or not a program or library for a supported processor.
     pub fn parse(data: R) -> Result<Elf<'d, R>, ElfError> {
         error::check_identity(data)?;
         let damaged = |_| ElfError::Damaged("its header");
@@ -154,7 +154,7 @@ impl<'d, R: ReadRef<'d>> Elf<'d, R> {
             elf::ET_EXEC | elf::ET_DYN => {}
             other => return Err(ElfError::NotLoaded(error::type_name(other.0))),
         }
-        // If a file has more than 16 bits can count, another field has the number, and all of them are read at once.
+        // If there are more of them than 16 bits can count, another field has the number, and all of them are read at once.
         let is_many = |count: object::read::Result<u64>| count.is_ok_and(|it| it > MOST_HEADERS);
         if is_many(header.phnum(endian, data).map(u64::from)) {
             return Err(ElfError::Damaged("its program headers"));
@@ -172,7 +172,7 @@ impl<'d, R: ReadRef<'d>> Elf<'d, R> {
                 executable: header.p_flags(endian).contains(elf::PF_X),
             })
             .collect();
-        // A program without sections runs; it only has no names.
+        // A program without sections can run; it only has no names.
         let sections = match is_many(header.shnum(endian, data).map(u64::from)) {
             true => SectionTable::default(),
             false => header.sections(endian, data).unwrap_or_default(),
@@ -180,7 +180,7 @@ impl<'d, R: ReadRef<'d>> Elf<'d, R> {
         Ok(Elf { data, endian, header, sections, program_headers, arch, segments })
     }
 
-    /// The processor it is for.
+    /// The processor that the file is for.
     pub fn arch(&self) -> Arch {
         self.arch
     }
@@ -212,7 +212,7 @@ impl<'d, R: ReadRef<'d>> Elf<'d, R> {
     /// The bytes of a section and its address, if there is a section with that name.
     ///
     /// # Errors
-    /// When the section is there but not within the file.
+    /// When the section exists but is not within the file.
     pub fn section(&self, name: &str) -> Result<Option<(&'d [u8], u64)>, ElfError> {
         let Some((_, header)) = self.sections.section_by_name(self.endian, name.as_bytes()) else {
             return Ok(None);
@@ -221,7 +221,7 @@ impl<'d, R: ReadRef<'d>> Elf<'d, R> {
         Ok(Some((bytes, header.sh_addr(self.endian))))
     }
 
-    /// As [`section`](Self::section), but a section of more than `most` bytes is not read.
+    /// The same as [`section`](Self::section), but a section of more than `most` bytes is not read.
     pub fn section_within(&self, name: &str, most: u64) -> Option<(&'d [u8], u64)> {
         let (_, header) = self.sections.section_by_name(self.endian, name.as_bytes())?;
         (header.sh_size(self.endian) <= most).then(|| self.section(name).ok())??

@@ -5,11 +5,11 @@ use std::fmt::{self, Write};
 
 use super::cpp;
 
-/// A name longer than this is shown in the linker's form. Repeated parts make the readable form of
-/// a name exponentially longer than the mangled one, if someone constructs it so.
+/// A name longer than this is shown in the linker's form. Repeated parts make the readable form of a name exponentially longer than the
+/// mangled one, if the name is crafted that way.
 const LONGEST: usize = 16 * 1024;
 
-/// Work limit for a name, in steps: for each of its bytes, and in addition. A byte of text is a step.
+/// Work limit for a name, in steps: a number for each of its bytes, and a constant. A byte of text is a step.
 const STEPS: usize = 64;
 const STEPS_BESIDES: usize = 1024;
 
@@ -17,10 +17,10 @@ const STEPS_BESIDES: usize = 1024;
 const CHEAP: usize = 8;
 const CHEAP_BESIDES: usize = 64;
 
-/// What all names of a file are worth together beyond that: a second or two.
+/// The total budget for all names of a file beyond that: a second or two.
 const STEPS_OF_ALL: usize = 1 << 27;
 
-/// The steps left for the expensive names of a file.
+/// The steps that are left for the expensive names of a file.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Budget(usize);
 
@@ -47,8 +47,8 @@ impl<'a> Names<'a> {
         Names::within(&mut Budget::default(), raw)
     }
 
-    /// Makes the forms of a name, one of many. When the budget is spent, names that are more expensive than what compilers make are shown as
-    /// the linker has them.
+    /// Makes the forms of a name, one of many. When the budget is spent, names that are more expensive than those of compilers are shown in
+    /// the linker's form.
     pub fn within(budget: &mut Budget, raw: &'a str) -> Names<'a> {
         let cheap = raw.len() * CHEAP + CHEAP_BESIDES;
         let mut steps = cheap.saturating_add(budget.0);
@@ -64,7 +64,7 @@ impl<'a> Names<'a> {
 }
 
 fn rust<'a>(raw: &'a str, steps: &mut usize) -> Option<Names<'a>> {
-    // The oldest scheme is C++'s with a hash at the end; try_demangle wants that hash.
+    // The oldest scheme is C++'s with a hash at the end; try_demangle requires that hash.
     let demangled = rustc_demangle::try_demangle(raw).ok()?;
     let mut name = Bounded { text: String::new(), most: LONGEST.min(*steps) };
     let written = write!(name, "{demangled:#}");
@@ -83,7 +83,7 @@ fn cpp_names<'a>(raw: &'a str, steps: &mut usize) -> Option<Names<'a>> {
     (!full.is_empty()).then_some(Names { raw, full: Cow::Owned(full), short: Cow::Owned(short) })
 }
 
-/// A text that refuses to grow.
+/// A text that cannot grow.
 struct Bounded {
     text: String,
     most: usize,
@@ -198,7 +198,7 @@ mod tests {
 
     #[test]
     fn a_name_that_unfolds_without_end_stays_as_it_is() {
-        // Each substitution repeats all before it: twice the length per step.
+        // Each substitution repeats all previous ones: twice the length per step.
         let mut raw = String::from("_Z1fSt4pairIiiE");
         for step in 0..40_u8 {
             let id = char::from(if step < 10 { b'0' + step } else { b'A' + step - 10 });
@@ -212,7 +212,7 @@ mod tests {
     fn a_name_that_is_too_expensive_is_shown_as_the_linker_has_it() {
         let expensive = format!("_Z1aDt{}", "nw".repeat(60));
         assert_eq!(names(&expensive), (expensive.clone(), expensive.clone(), expensive));
-        // Each part of a name of Rust is the one before it, twice.
+        // Each part of a name of Rust is the previous one, twice.
         let mut tuples = String::from("_RINvC1a1f");
         for _ in 0..60 {
             let last = tuples.len() - 2;
@@ -224,7 +224,7 @@ mod tests {
 
     #[test]
     fn many_expensive_names_cost_no_more_than_all_are_worth_and_usual_ones_stay_readable() {
-        // Each part is the one before it, twice.
+        // Each part is the previous one, twice.
         let mut repeated = String::from("_Z1fSt4pairIiiE");
         for step in 0..6 {
             repeated.push_str(&format!("S_IS{step}_S{step}_E"));
@@ -244,7 +244,7 @@ mod tests {
         }
     }
 
-    /// A number as names of Rust have it, where 0 is nothing and 1 is `0`.
+    /// A number in the encoding of Rust names, where an empty number is 0, `0` is 1, and so on.
     fn base_62(number: usize) -> String {
         const DIGITS: &[u8] = b"0123456789abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ";
         let Some(mut left) = number.checked_sub(1) else { return String::new() };

@@ -12,11 +12,12 @@ use super::names::{Budget, Names, squeeze};
 pub struct Selection<'a> {
     /// The function, by the name that matched.
     pub function: &'a Function,
-    /// What to call it: its readable name without parameters, or with them if that is needed to distinguish it from another selected one.
+    /// Its displayed name: the readable name without parameters, or with them if they are needed to distinguish it from another selected
+    /// one.
     pub name: String,
 }
 
-/// How a pattern meant a name, the surest way first.
+/// How a pattern matched a name, the most certain way first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum Way {
     Raw,
@@ -29,10 +30,10 @@ enum Way {
     Glob,
 }
 
-/// The functions that `pattern` means, by address, each address once.
+/// The functions that `pattern` matches, by address, each address once.
 ///
-/// A pattern that is a name is taken for that name, even if it contains a `*` as C++ types do. Among the ways to interpret a name, only the
-/// most exact one that finds something counts: `f` is not `f<int>` where there is an `f`.
+/// A pattern that is a name is used as that name, even if it contains a `*` like C++ types. Among the ways to interpret a name, only the
+/// most exact one that finds something counts: `f` does not match `f<int>` if there is an `f`.
 pub fn select<'a>(functions: &'a Functions, pattern: &str) -> Vec<Selection<'a>> {
     let wanted = squeeze(pattern);
     let glob = glob::is_glob(pattern).then(|| glob::of_name(&wanted));
@@ -40,10 +41,10 @@ pub fn select<'a>(functions: &'a Functions, pattern: &str) -> Vec<Selection<'a>>
     let mut budget = Budget::default();
     for function in &functions.all {
         let names = Names::within(&mut budget, &function.raw);
-        // A glob never means the parts that the compiler split off functions.
+        // A glob never matches the parts that the compiler split off functions.
         let glob = glob.as_ref().filter(|_| !function.is_split_off());
         if let Some(way) = meant(&wanted, glob, &names) {
-            // The best name of an address comes first, and stays.
+            // The best name of an address is first, and is kept.
             found.entry(way).or_default().entry(function.address).or_insert((function, names));
         }
     }

@@ -1,16 +1,16 @@
-//! Corrupted files. The test program itself is the sound one.
+//! Corrupted files. The test program itself is the valid file.
 
 use super::*;
 
 fn sound() -> Vec<u8> {
-    // A small program that is always there: enough tables, and quickly gone through.
+    // A small program that is always installed: it has enough tables, and is read quickly.
     ["/bin/true", "/usr/bin/true"]
         .iter()
         .find_map(|path| std::fs::read(path).ok())
         .expect("every system has true")
 }
 
-/// Asks everything of a file that can be asked.
+/// Runs every query on a file.
 fn ask_everything(file: &[u8]) -> Result<usize, ElfError> {
     let elf = Elf::parse(file)?;
     let functions = elf.functions()?;
@@ -47,7 +47,7 @@ fn a_sound_file_needs_libraries_and_maps_code() {
 }
 
 #[test]
-fn what_a_file_is_instead_is_said() {
+fn what_a_file_is_instead_is_reported() {
     let of = |bytes: &[u8]| Elf::parse(bytes).map(|_| ()).expect_err("no program").to_string();
     assert!(of(b"").contains("not an ELF file"));
     assert!(of(b"hello").contains("not an ELF file"));
@@ -74,7 +74,7 @@ fn a_file_cut_off_anywhere_is_an_error_or_has_less_in_it() {
     }
 }
 
-/// A file that claims to be longer than it takes room for: reading all of it would take that much memory.
+/// A sparse file, larger than the disk space that it takes: reading all of it would take that much memory.
 struct Holes(std::fs::File);
 
 impl Holes {
@@ -126,7 +126,7 @@ fn a_file_of_millions_of_sections_has_none() {
     const LENGTH: u64 = 1 << 40;
     let mut file = sound();
     let first = u64::from_le_bytes(file[40..48].try_into().expect("8 bytes")) as usize;
-    // The first section's size is their number, its reference that of the segments.
+    // The first section's size is the number of sections, its reference the number of segments.
     file[first + 32..first + 40].copy_from_slice(&(1_u64 << 24).to_le_bytes());
     file[first + 44..first + 48].copy_from_slice(&(1_u32 << 24).to_le_bytes());
     let mut sections = file.clone();
@@ -190,7 +190,7 @@ proptest::proptest! {
     ) {
         let mut file = sound();
         for (at, byte) in lies {
-            // The first bytes are what other tests lie about.
+            // Other tests damage the first bytes.
             file[16 + at] = byte;
         }
         let _ = ask_everything(&file);

@@ -38,7 +38,7 @@ impl<'d, R: ReadRef<'d>> Elf<'d, R> {
         }
         let bytes = header.data(self.endian, self.data).ok()?;
         let start = last_start(bytes, header.p_vaddr(self.endian), address)?;
-        // A table that is not sorted, or not of this file, says anything.
+        // A table that is not sorted, or not of this file, is meaningless.
         (start <= address && self.is_executable(start)).then_some(start)
     }
 }

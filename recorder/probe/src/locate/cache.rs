@@ -20,7 +20,7 @@ const ENTRY: usize = 24;
 /// The bits of an entry's flags that select the processor.
 const PROCESSOR: u32 = 0xFF00;
 
-/// A library that the loader knows.
+/// A library in the loader's list.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Entry {
     pub(super) name: String,

@@ -8,7 +8,7 @@ use super::{LocateError, Program};
 /// The file that will be run: the first that exists and is executable, as for execvp(3).
 pub(super) fn executable(program: &Program) -> Result<PathBuf, LocateError> {
     let found = program.candidates.iter().find(|path| is_runnable(path));
-    // A bare name is searched in the current directory if PATH says so.
+    // A bare name is searched in the current directory if PATH includes it.
     found
         .map(|path| match path.components().count() {
             1 if path.is_relative() => Path::new(".").join(path),
@@ -17,7 +17,7 @@ pub(super) fn executable(program: &Program) -> Result<PathBuf, LocateError> {
         .ok_or_else(|| LocateError::CommandNotFound(program.given.to_string_lossy().into_owned()))
 }
 
-/// Where `PATH` has a program.
+/// The path of a program found in `PATH`.
 pub(super) fn in_path(name: &str) -> Vec<PathBuf> {
     let path = std::env::var_os("PATH").unwrap_or_default();
     let directories = std::env::split_paths(&path).filter(|directory| directory.is_absolute());

@@ -7,10 +7,10 @@ use std::path::{Path, PathBuf};
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum LocateError {
-    /// Nothing in front of the colon, and nothing to be run or recorded by itself.
+    /// There is nothing before the colon, and no COMMAND or process to record.
     #[error(":SYMBOL is a function of COMMAND, and there is no COMMAND or -p PID: name the binary")]
     NoCommand,
-    /// COMMAND is not there.
+    /// COMMAND does not exist.
     #[error("COMMAND {0} not found, so its functions are unknown")]
     CommandNotFound(String),
     /// The file cannot be opened.
@@ -23,7 +23,7 @@ pub enum LocateError {
     )]
     NoLibrary {
         name: String,
-        /// What to do next, or nothing.
+        /// The next step for the user, if there is one.
         advice: String,
     },
     /// The library that the process runs has been deleted from disk.
@@ -37,7 +37,7 @@ pub enum LocateError {
         /// The library as the process sees it.
         path: PathBuf,
     },
-    /// A relative path, and a process that sees other files.
+    /// A relative path was given for a process that sees other files.
     #[error(
         "{}: the process has another root directory: give an absolute path",
         .0.display()

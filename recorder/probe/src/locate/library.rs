@@ -1,4 +1,4 @@
-//! Finds libraries by the names that people and linkers use.
+//! Finds libraries by the names that users and linkers use.
 
 use std::collections::{HashSet, VecDeque};
 use std::path::{Path, PathBuf};
@@ -132,7 +132,7 @@ impl<'a> Search<'a> {
         std::iter::once(multiarch).chain(STANDARD).map(PathBuf::from)
     }
 
-    /// The path below the root, if there is something.
+    /// The path below the root, if it exists.
     fn existing(&self, path: &Path) -> Option<PathBuf> {
         if self.root == Path::new("/") {
             return path.exists().then(|| path.to_owned());

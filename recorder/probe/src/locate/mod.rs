@@ -32,10 +32,10 @@ use fxtrec_units::Pid;
 pub struct Context {
     /// COMMAND, if there is one.
     pub program: Option<Program>,
-    /// The processes to record that run already.
+    /// The processes to record that are already running.
     #[serde(with = "numbers")]
     pub pids: Vec<Pid>,
-    /// How many places a spec may name.
+    /// How many places a spec may match.
     pub most: usize,
 }
 
@@ -82,14 +82,14 @@ impl Context {
 pub struct Located {
     /// A path that opens it from where fxtrec runs.
     pub path: PathBuf,
-    /// The directory that the paths in it begin at.
+    /// The directory that the paths in it are relative to.
     pub root: PathBuf,
 }
 
 /// Finds the file that `binary` names: a single one, unless the processes to record see different files.
 ///
 /// # Errors
-/// When there is none, or there is no COMMAND or process that it could belong to.
+/// When there is no such file, or there is no COMMAND or process that it could belong to.
 pub fn locate(binary: &Binary, context: &Context) -> Result<Vec<Located>, LocateError> {
     let mut found: Vec<(Located, (u64, u64))> = Vec::new();
     for located in candidates(binary, context)? {

@@ -1,4 +1,4 @@
-//! From a spec to the places it names.
+//! Finds the places that a spec names.
 
 mod usdt;
 
@@ -16,7 +16,7 @@ use super::{FileVersion, ProbeError, Site, SiteKind};
 use fxtrec_units::glob::is_glob;
 use fxtrec_units::nearest::nearest;
 
-/// How many names like a mistyped one are shown.
+/// How many names that are similar to a mistyped one are shown.
 const SHOWN: usize = 4;
 
 /// Finds the places that a spec names: one, or several for a glob, for a name that several
@@ -58,7 +58,7 @@ fn in_file(spec: &Spec, located: &Located) -> Result<Vec<Site>, Problem> {
     }
 }
 
-/// The functions of a file, including those of its separate debug file, and the path of that.
+/// The functions of a file, including those of its separate debug file, and the path of that file.
 pub(super) fn all_functions<'d, R: ReadRef<'d>>(
     elf: &Elf<'d, R>,
     located: &Located,
@@ -70,7 +70,7 @@ pub(super) fn all_functions<'d, R: ReadRef<'d>>(
     let Some((path, data)) = elf::separate_debug_file(elf, &located.path, &located.root) else {
         return Ok((functions, None));
     };
-    // One that cannot be read leaves the file what it is: stripped.
+    // A symbol file that cannot be read is ignored, so the file counts as stripped.
     match Elf::parse(&data).and_then(|debug| debug.functions_of(elf)) {
         Ok(more) if more.complete => {
             functions.merge(more);
@@ -94,8 +94,8 @@ impl<'d, R: ReadRef<'d>> File<'_, 'd, R> {
         if selected.is_empty() {
             return Err(self.no_function(pattern));
         }
-        // A glob may pass over what cannot be probed. A name that an old version of the function
-        // has as well must not quietly be that one.
+        // A glob may skip what cannot be probed. A name that an old version of the function has as well must not silently select that
+        // version.
         let strict = !is_glob(pattern);
         let (chosen, plain): (Vec<_>, Vec<_>) =
             selected.into_iter().partition(|selection| selection.function.chooses);
@@ -259,7 +259,7 @@ impl<'d, R: ReadRef<'d>> File<'_, 'd, R> {
         Problem::NotCalled { path: self.path.to_owned(), name: name.to_owned() }
     }
 
-    /// The name belongs to nothing but a choice.
+    /// Only an IFUNC has the name.
     fn chosen(&self, name: &str) -> Problem {
         let implementations: BTreeSet<&str> = self
             .functions

@@ -1,4 +1,4 @@
-//! From a USDT probe's name to the places it is at.
+//! Finds the places of a USDT probe by its name.
 
 use std::collections::BTreeSet;
 
@@ -81,7 +81,7 @@ impl<'d, R: ReadRef<'d>> File<'_, 'd, R> {
         })
     }
 
-    /// A probe's arguments as the kernel fetches them, or as the assembler wrote those it cannot.
+    /// A probe's arguments as the kernel fetches them, or, where it cannot, as the assembler wrote them.
     pub(crate) fn operands(&self, probe: &Probe) -> Vec<Result<String, String>> {
         let operands = self.parsed_operands(probe).into_iter();
         operands.map(|it| it.map(|it| format!("{}:{}", it.fetch, it.kind))).collect()
@@ -92,7 +92,7 @@ impl<'d, R: ReadRef<'d>> File<'_, 'd, R> {
         usdt::operands(&probe.arguments, self.elf.arch(), &variable)
     }
 
-    /// The requested arguments; without any, all that the kernel can fetch.
+    /// The requested arguments; by default, all that the kernel can fetch.
     fn usdt_args(&self, spec: &Spec, probe: &Probe) -> Result<Vec<FetchArg>, Problem> {
         let arch = self.elf.arch();
         let operands = self.parsed_operands(probe);

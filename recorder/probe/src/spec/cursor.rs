@@ -2,7 +2,7 @@
 
 use super::SpecError;
 
-/// How far a parser has come.
+/// The position of a parser.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Cursor<'a> {
     text: &'a str,
@@ -18,7 +18,7 @@ impl<'a> Cursor<'a> {
         &self.text[self.offset..]
     }
 
-    /// Bytes before it; on a character's boundary, as is everything that moves the cursor.
+    /// The bytes before it; always on a character boundary, as is every move of the cursor.
     pub(super) fn offset(&self) -> usize {
         self.offset
     }
@@ -27,7 +27,7 @@ impl<'a> Cursor<'a> {
         self.rest().is_empty()
     }
 
-    /// Steps over `prefix`, if that comes next.
+    /// Skips `prefix`, if that is next.
     pub(super) fn eat(&mut self, prefix: &str) -> bool {
         let there = self.rest().starts_with(prefix);
         if there {
@@ -36,14 +36,14 @@ impl<'a> Cursor<'a> {
         there
     }
 
-    /// Steps over characters as long as `wanted` takes them.
+    /// Skips characters as long as `wanted` accepts them.
     pub(super) fn take_while(&mut self, wanted: impl Fn(char) -> bool) -> &'a str {
         let rest = self.rest();
         let end = rest.find(|c| !wanted(c)).unwrap_or(rest.len());
         self.take(end)
     }
 
-    /// Steps over this many bytes, or to the end of the character in which they end.
+    /// Skips this many bytes, or to the end of the character in which they end.
     pub(super) fn take(&mut self, bytes: usize) -> &'a str {
         let rest = self.rest();
         let end = (bytes..rest.len()).find(|&end| rest.is_char_boundary(end)).unwrap_or(rest.len());
@@ -51,8 +51,7 @@ impl<'a> Cursor<'a> {
         &rest[..end]
     }
 
-    /// Steps over a text in double quotes, and returns what is between them. `None` when no quote
-    /// comes next.
+    /// Skips a text in double quotes, and returns its content. `None` if no quote is next.
     pub(super) fn quoted(&mut self) -> Result<Option<&'a str>, SpecError> {
         let before = *self;
         if !self.eat("\"") {
@@ -62,7 +61,7 @@ impl<'a> Cursor<'a> {
         if self.eat("\"") { Ok(Some(inner)) } else { Err(before.error("unterminated quote")) }
     }
 
-    /// An error that shows here.
+    /// An error at this position.
     pub(super) fn error(&self, message: impl Into<String>) -> SpecError {
         SpecError::new(self.text, self.offset, message)
     }

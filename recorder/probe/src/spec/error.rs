@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-/// Why a text names no probe.
+/// Why a text is not a valid probe.
 ///
 /// Its display has a message, the text, and a caret below the character at which
 /// the text becomes invalid.
@@ -24,7 +24,7 @@ impl SpecError {
         self.column
     }
 
-    /// What is wrong, and what to write instead.
+    /// The error, and the correct form.
     pub fn message(&self) -> &str {
         &self.message
     }
@@ -32,7 +32,7 @@ impl SpecError {
 
 impl fmt::Display for SpecError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        // Every character takes one column, or the caret would be somewhere else.
+        // Every character takes one column, so that the caret is at the right place.
         let text: String =
             self.text.chars().map(|c| if c.is_control() { '?' } else { c }).collect();
         writeln!(f, "{}\n  {text}", self.message)?;

@@ -1,4 +1,4 @@
-//! What a user writes to name a probe, taken apart.
+//! A user's text for a probe, parsed.
 //!
 //! ```text
 //! [NAME=]BINARY:SYMBOL[+OFFSET][%return|%span][ ARG...]
@@ -27,7 +27,7 @@ use super::any_path;
 use super::args::{Verbatim, Width};
 pub use error::SpecError;
 
-/// A probe as a user names it.
+/// A probe as the user specified it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Spec {
     /// The text it was parsed from.
@@ -60,7 +60,7 @@ pub enum Place {
         /// Bytes from the function's first instruction.
         offset: u64,
     },
-    /// At an address as `nm` and `objdump` print it, before the loader moves the file.
+    /// At an address as `nm` and `objdump` print it, before the loader relocates the file.
     Address(u64),
     /// At the probes that the program's author left there.
     Usdt {
@@ -71,7 +71,7 @@ pub enum Place {
     },
 }
 
-/// What is recorded where a [`Place`] is.
+/// The kinds of records at a [`Place`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Mode {
     /// Each time it is reached.
@@ -96,7 +96,7 @@ pub struct Arg {
 pub enum Value {
     /// The function's or USDT probe's argument of this number, from 1: `arg1`.
     Argument(u32),
-    /// What the function returns: `ret`.
+    /// The return value of the function: `ret`.
     Returned,
     /// A register by the kernel's or the assembler's name: `%di`, `%rdi`, `%x0`.
     Register(String),
@@ -106,7 +106,7 @@ pub enum Value {
         offset: i64,
         of: Box<Value>,
     },
-    /// What is written as the kernel takes it: `$stack`, `$comm`, `@0x601040`, `\7`.
+    /// Text in the kernel's own syntax: `$stack`, `$comm`, `@0x601040`, `\7`.
     Verbatim(Verbatim),
 }
 
@@ -130,7 +130,7 @@ impl From<Verbatim> for Value {
 }
 
 impl Value {
-    /// The value that all dereferences in it begin at.
+    /// The value at which all dereferences in it begin.
     pub fn innermost(&self) -> &Value {
         let mut value = self;
         while let Value::Deref { of, .. } = value {

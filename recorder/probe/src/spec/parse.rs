@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use super::cursor::Cursor;
 use super::{Arg, Binary, Mode, Place, Spec, SpecError, place, value};
 
-/// The kernel takes no more arguments per probe.
+/// The kernel accepts no more arguments per probe.
 const MOST_ARGS: usize = 128;
 
 /// The kernel's limit, in bytes.
@@ -21,7 +21,7 @@ pub(super) fn spec(text: &str) -> Result<Spec, SpecError> {
     Ok(Spec { text: text.to_owned(), name, binary, place, mode, args })
 }
 
-/// `NAME=` in front of everything. A path with `=` in it is not one: no name has a slash.
+/// `NAME=` in front of everything. A path that contains `=` is not one: names have no slash.
 fn name(cursor: &mut Cursor<'_>) -> Result<Option<String>, SpecError> {
     let mut ahead = *cursor;
     let name = ahead.take_while(|c| !c.is_whitespace() && !"=:/%\"".contains(c));
@@ -120,7 +120,7 @@ fn check_name(at: &Cursor<'_>, name: &str) -> Result<(), SpecError> {
     Ok(())
 }
 
-/// What is wrong with fetching this here, if something is.
+/// The reason why this cannot be fetched here, if there is one.
 fn misplaced(value: &super::Value, place: &Place, mode: Mode) -> Option<&'static str> {
     use super::Value;
     let usdt = matches!(place, Place::Usdt { .. });

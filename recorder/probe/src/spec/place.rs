@@ -1,8 +1,8 @@
 //! The place of a probe in a file: a function with an offset and a mode, an
 //! address, a USDT probe.
 //!
-//! Names in C++ and Rust contain blanks, colons, brackets, plus and percent signs. What ends a function's name is therefore a blank outside
-//! of all brackets that does not belong to `operator new` or to a `const` after the parameters; what cannot be written that way can be put
+//! Names in C++ and Rust contain blanks, colons, brackets, plus and percent signs. So a function's name ends at a blank outside of all
+//! brackets that does not belong to `operator new` or to a `const` after the parameters; names that cannot be written that way can be put
 //! in double quotes.
 
 use super::cursor::Cursor;
@@ -77,7 +77,7 @@ fn usdt(cursor: &mut Cursor<'_>) -> Result<Place, SpecError> {
     Ok(Place::Usdt { provider, name })
 }
 
-/// An address, if `text` looks like one at all.
+/// An address, if `text` has the form of one.
 fn address(text: &str) -> Option<Result<u64, &'static str>> {
     if !text.starts_with(|c: char| c.is_ascii_digit()) {
         return None;
@@ -124,7 +124,7 @@ fn name_end(text: &str) -> usize {
         match c {
             '(' | '[' | '{' | '<' => depth += 1,
             ')' | ']' | '}' => depth = depth.saturating_sub(1),
-            // The arrow of a Rust function type closes nothing.
+            // The arrow of a Rust function type is not a closing bracket.
             '>' if !text[..at].ends_with('-') => depth = depth.saturating_sub(1),
             _ if depth > 0 => {}
             '%' => return at,

@@ -1,10 +1,10 @@
-//! What an argument fetches: `arg1`, `%di`, `+8(%si)`, and of which type.
+//! The value that an argument fetches: `arg1`, `%di`, `+8(%si)`, and its type.
 
 use super::cursor::Cursor;
 use super::{ArgType, SpecError, Value};
 use crate::args::{Verbatim, Width};
 
-/// The kernel follows no more addresses than fit into its 16 steps per argument.
+/// The kernel follows only as many addresses as fit into its 16 steps per argument.
 const DEEPEST: usize = 8;
 
 /// The highest plausible N of argN and $stackN.
@@ -108,7 +108,7 @@ fn signed(cursor: &mut Cursor<'_>) -> Result<i64, SpecError> {
     if !negative {
         cursor.eat("+");
     }
-    // The kernel's word for user memory, where uprobes look anyway.
+    // The kernel's word for user memory, which uprobes read anyway.
     cursor.eat("u");
     let magnitude = i128::from(number(cursor)?);
     let value = if negative { -magnitude } else { magnitude };
@@ -116,13 +116,13 @@ fn signed(cursor: &mut Cursor<'_>) -> Result<i64, SpecError> {
         .map_err(|_| start.error("the number does not fit into a signed 64-bit integer"))
 }
 
-/// A number as C writes it, without octal.
+/// A number in C syntax, without octal.
 pub(super) fn parse_number(digits: &str) -> Option<u64> {
     let (digits, radix) = match digits.strip_prefix("0x").or_else(|| digits.strip_prefix("0X")) {
         Some(hex) => (hex, 16),
         None => (digits, 10),
     };
-    // from_str_radix takes a sign, which is not wanted here.
+    // from_str_radix accepts a sign, which is not allowed here.
     let plain = digits.bytes().all(|byte| byte.is_ascii_hexdigit());
     if plain { u64::from_str_radix(digits, radix).ok() } else { None }
 }
@@ -156,7 +156,7 @@ fn of_name(name: &str) -> Option<ArgType> {
     }
 }
 
-/// The default name of a value; `number` is its place among the arguments, from 1.
+/// The default name of a value; `number` is its position among the arguments, from 1.
 pub(super) fn default_name(value: &Value, number: usize) -> String {
     match value {
         Value::Argument(number) => format!("arg{number}"),

@@ -36,7 +36,7 @@ pub struct Probe {
 }
 
 impl Probe {
-    /// Its name with its provider's, as a spec has them.
+    /// Its name with its provider's, in the form of specs.
     pub fn id(&self) -> String {
         format!("{}:{}", self.provider, self.name)
     }
@@ -46,7 +46,7 @@ impl Probe {
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum UsdtError {
-    /// The section is not where it is said to be.
+    /// The section is not at the stated place.
     #[error(transparent)]
     Elf(#[from] ElfError),
     /// A note ends in its middle or has no readable names.
@@ -60,7 +60,7 @@ pub enum UsdtError {
 /// When its notes are damaged.
 pub fn probes<'d, R: ReadRef<'d>>(elf: &Elf<'d, R>) -> Result<Vec<Probe>, UsdtError> {
     let Some((notes, _)) = elf.section(SECTION)? else { return Ok(Vec::new()) };
-    // Its address is all that matters of it, and sections without bytes have one too.
+    // Only its address matters, and sections without bytes have one, too.
     let base = elf.section(BASE_SECTION)?.map(|(_, address)| address);
     parse(notes, base)
 }
@@ -101,7 +101,7 @@ fn note(rest: &mut Bytes<'_>, base: Option<u64>) -> Option<Option<Probe>> {
         name: description.text()?,
         address: address.wrapping_add(moved),
         semaphore: (semaphore != 0).then(|| semaphore.wrapping_add(moved)),
-        // Written by assemblers that leave it out when there are none.
+        // Some assemblers leave it out if there are no arguments.
         arguments: description.text().unwrap_or_default(),
     }))
 }
@@ -124,7 +124,7 @@ impl<'a> Bytes<'a> {
         Some(u64::from_le_bytes(self.take(size_of::<u64>())?.try_into().ok()?))
     }
 
-    /// `size` bytes and the padding after them, which the last note may lack.
+    /// `size` bytes and the padding after them, which may be missing after the last note.
     fn padded(&mut self, size: u32) -> Option<&'a [u8]> {
         let size = usize::try_from(size).ok()?;
         let taken = self.take(size)?;

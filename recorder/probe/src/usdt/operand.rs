@@ -13,7 +13,7 @@
 use crate::args::{ArgKind, Fetch, Operand, Verbatim, Width, by_assembler};
 use crate::elf::Arch;
 
-/// No probe has more arguments; the macros that make them stop at 12.
+/// No probe has more arguments; the macros that define them support 12 at most.
 const MOST: usize = 64;
 
 /// The arguments that a note describes, each as the kernel can fetch it, or else its own text.
@@ -52,7 +52,7 @@ fn operand(text: &str, arch: Arch, symbol: &dyn Fn(&str) -> Option<Fetch>) -> Op
         Arch::X86_64 => x86_64(place, symbol)?,
         Arch::Aarch64 => aarch64(place)?,
     };
-    // What is wider than its register is not there.
+    // Parts beyond the register's width do not exist.
     let fits = kind.and_then(width).is_none_or(|width| own.is_none_or(|own| width <= own));
     let whole = ArgKind::Unsigned(own.unwrap_or(Width::Bits64));
     fits.then(|| Operand { fetch, kind: kind.unwrap_or(whole) })
@@ -75,7 +75,7 @@ fn width(kind: ArgKind) -> Option<Width> {
     }
 }
 
-/// What to fetch, and the width of the register if it is one.
+/// The value to fetch, and the width of the register if it is one.
 type Place = (Fetch, Option<Width>);
 
 fn x86_64(text: &str, symbol: &dyn Fn(&str) -> Option<Fetch>) -> Option<Place> {

@@ -1,4 +1,4 @@
-//! Facts: what a recording says about switches and wake-ups in addition to the threads and the time, and how it is counted.
+//! Facts: the information about switches and wake-ups that a recording has in addition to threads and times, and how it is counted.
 
 use std::time::Duration;
 
@@ -20,15 +20,14 @@ const MOST_QUOTAS: usize = 1 << 10;
 /// The maximum number of CPUs from which the host took time; a file may name any number.
 const MOST_CPUS: usize = 1 << 16;
 
-/// What a wake-up says in addition to the thread and its CPU: the waker, as threads store it, and whether a quota holds the woken thread
-/// back.
+/// The additional data of a wake-up: the waker, as threads store it, and whether a quota holds the woken thread back.
 pub(super) fn about_wakeup(args: Args<'_>) -> (u64, bool) {
     let WakeupSaid { waker, interrupt, throttled, .. } = WakeupSaid::of(args);
     let named = waker.filter(|koid| koid.0 != BY_INTERRUPT).map_or(0, |koid| koid.0);
     (if interrupt { BY_INTERRUPT } else { named }, throttled)
 }
 
-/// Counts a sample of a fact of a thread on a CPU; one of unknown length (not `whole`) is counted as censored.
+/// Counts a sample of a fact of a thread on a CPU; a sample of unknown length (not `whole`) is counted as censored.
 fn sample(live: &mut Live, on: &mut CpuState, metric: Metric, nanos: u64, whole: bool, now: u64) {
     let take = |facts: &mut FactTallies| match whole {
         true => facts.tally(metric).record(nanos, Nanos(now)),
@@ -40,7 +39,7 @@ fn sample(live: &mut Live, on: &mut CpuState, metric: Metric, nanos: u64, whole:
     }
 }
 
-/// Counts what a switch says about the slice that it ends. The slice is `whole` if its begin was recorded.
+/// Counts the facts that a switch contains about the slice that it ends. The slice is `whole` if its begin was recorded.
 #[cold]
 pub(super) fn note_slice(
     live: &mut Live,
@@ -85,7 +84,7 @@ pub(super) fn note_held(live: &mut Live, on: &mut CpuState, nanos: u64, whole: b
 }
 
 impl<O: Observer> Analysis<O> {
-    /// Takes a scheduler event without a separate record type. False after the end of the selected part.
+    /// Processes a scheduler event without a separate record type. Returns false after the end of the selected part.
     #[cold]
     pub(super) fn sched_event(&mut self, event: &Event<'_>) -> bool {
         if let ("migrate", EventKind::Instant) = (event.name, event.kind)

@@ -11,7 +11,7 @@ use crate::facts::FactTallies;
 use crate::selection::Selection;
 use crate::tally::Tally;
 
-/// The maximum number of times to remember at which waits may have to be divided.
+/// The maximum number of remembered times at which waits may have to be split.
 const MOST_MARKS: usize = 256;
 
 pub(super) type Occupant = fxtrec_sched::Occupant<Key>;
@@ -25,12 +25,12 @@ pub(super) fn tenant(occupant: Occupant) -> Tenant {
     }
 }
 
-/// A CPU's contribution to the question whether work is conserved, as counts that can be added.
+/// A CPU's contribution to the check for work conservation, as counts that can be added up.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 struct Burden(u64);
 
 impl Burden {
-    /// One CPU runs a thread and has others queued. The count has room for all CPUs below the count of free ones.
+    /// One CPU runs a thread and has others queued. The lower 32 bits count these CPUs, the upper 32 bits the free ones.
     const QUEUED: Burden = Burden(1);
     /// One CPU is idle and has nothing queued.
     const FREE: Burden = Burden(0x1_0000_0000);
@@ -75,7 +75,7 @@ pub(super) struct Queue {
 }
 
 impl Queue {
-    /// One more thread waits, if `one`. Whether it does is unpredictable, so this has no branches.
+    /// One more thread waits if `one` is set. Whether it does is unpredictable, so this code is branch-free.
     #[inline(always)]
     pub(super) fn lengthen(&mut self, one: bool, now: u64) {
         self.pass(if one { now.saturating_sub(self.since) } else { 0 });
@@ -88,7 +88,7 @@ impl Queue {
         self.length = self.length.saturating_sub(1);
     }
 
-    /// A thread turns out to have waited for `more`, or to have been counted as waiting for `less` too much.
+    /// A thread is found to have waited for `more`, or to have been counted as waiting for `less` too long.
     #[cold]
     pub(super) fn correct(&mut self, more: u64, less: u64, now: u64) {
         self.settle(now);
@@ -104,7 +104,7 @@ impl Queue {
     fn pass(&mut self, elapsed: u64) {
         self.area = self.area.saturating_add(self.length.saturating_mul(elapsed));
         self.since += elapsed;
-        // A length that lasted no time comes from two events at the same moment.
+        // A length of zero results from two events at the same time.
         let lasting = if elapsed > 0 { self.length } else { 0 };
         self.most = self.most.max(lasting);
     }
@@ -137,7 +137,7 @@ impl CpuState {
         }
     }
 
-    /// A wait may have to be divided at this time.
+    /// A wait may have to be split at this time.
     pub(super) fn mark(&mut self, time: u64) {
         if self.marks.len() == MOST_MARKS {
             self.marks.pop_front();
@@ -145,7 +145,7 @@ impl CpuState {
         self.marks.push_back(time);
     }
 
-    /// Adds the times at which waits that began at `begins` may have to be divided.
+    /// Adds the times at which waits that began at `begins` may have to be split.
     pub(super) fn add_marks(&self, begins: &mut Vec<u64>) {
         if let Some(oldest) = begins.iter().min().copied() {
             begins.extend(self.marks.iter().copied().filter(|&mark| mark > oldest));
@@ -164,14 +164,14 @@ impl CpuState {
 
 /// The relation of all CPUs: whether one has a queue while another is free.
 ///
-/// This has no branches, since on a busy machine it changes all the time and is unpredictable.
+/// This is branch-free, since on a busy machine it changes all the time and is unpredictable.
 #[derive(Debug, Default)]
 struct Balance {
     burden: Burden,
     violated: bool,
     /// Since when `violated` has its value.
     since: u64,
-    /// How long it was violated before, in nanoseconds.
+    /// How long it was violated before that, in nanoseconds.
     unconserved: u64,
 }
 
@@ -203,9 +203,9 @@ impl Balance {
 #[derive(Debug, Default)]
 pub(super) struct Cpus {
     pub(super) machine: Machine<Key>,
-    /// By number. Boxed, since numbers may be large.
+    /// By number. Boxed, since CPU numbers may be large.
     states: Vec<Option<Box<CpuState>>>,
-    /// The begin of the part that counts, once that has begun.
+    /// The beginning of the selected part, once it has begun.
     begin: u64,
     active: bool,
     chosen: Vec<Cpu>,
@@ -295,12 +295,12 @@ impl Cpus {
         self.change(cpu, now, |state| state.queue.lengthen(true, now));
     }
 
-    /// One thread less waits for the CPU, without being switched in there.
+    /// The number of threads that wait for the CPU decreases by one, without a switch in there.
     pub(super) fn dequeue(&mut self, cpu: u16, now: u64) {
         self.change(cpu, now, |state| state.queue.shorten(now));
     }
 
-    /// The CPU has another occupant. True when it is time to tidy its history.
+    /// The CPU has a new occupant. Returns true when it is time to tidy its history.
     #[inline(always)]
     #[must_use]
     pub(super) fn switched(
@@ -321,7 +321,7 @@ impl Cpus {
         })
     }
 
-    /// It becomes unknown which threads wait. With `gap`, the time since the last change is unknown too.
+    /// From now on it is unknown which threads wait. With `gap`, the time since the last change is unknown too.
     pub(super) fn forget_queues(&mut self, gap: Option<Cpu>, now: u64) {
         let mut numbers = Vec::new();
         for (cpu, state) in self.iter() {
@@ -337,7 +337,7 @@ impl Cpus {
         }
     }
 
-    /// The time in nanoseconds in which one CPU had a queue while another was free, within the part that counts.
+    /// The time in nanoseconds, within the selected part, in which one CPU had a queue while another was free.
     pub(super) fn unconserved(&self, end: u64) -> u64 {
         if self.active { self.balance.unconserved + self.balance.open(end) } else { 0 }
     }

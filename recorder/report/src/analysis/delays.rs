@@ -11,20 +11,20 @@ use super::{Analysis, Observer};
 use crate::model::{Delay, Span};
 use fxtrec_blame::threads::Known;
 
-/// Beyond this number of delays of ended threads, the shorter half is forgotten.
+/// Beyond this number of delays of ended threads, the shorter half is dropped.
 const MOST: usize = 16_384;
 
 /// Number of ended threads for which the beginning of their last slice is kept.
 const MOST_ENDED: usize = 1 << 20;
 
-/// What counts as a delay.
+/// The definition of a delay.
 #[derive(Clone, Copy, Debug)]
 enum Counts {
-    /// Waits for a CPU: without a choice of threads, most sleep because they have nothing to do.
+    /// Waits for a CPU: if no threads are selected, most threads sleep because they have nothing to do.
     Waits,
-    /// All but waits for the end of another process.
+    /// Everything but waits for the end of another process.
     Delays,
-    /// For selected threads, these as well.
+    /// All waits, if threads are selected.
     All,
 }
 
@@ -51,7 +51,7 @@ impl Late {
     }
 }
 
-/// The longest ones of a thread, the longest first.
+/// The longest delays of a thread, the longest first.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Longest([Option<Late>; KEPT]);
 
@@ -65,7 +65,7 @@ impl Longest {
         }
     }
 
-    /// What one must exceed to be among them, in nanoseconds.
+    /// A delay must be longer than this to be among them, in nanoseconds.
     fn floor(&self) -> u64 {
         self.0.last().copied().flatten().map_or(0, |last| last.length())
     }
@@ -97,7 +97,7 @@ impl Delays {
         }
     }
 
-    /// The worst of all, in a recording that took so long.
+    /// The worst delay of all, in a recording of this length.
     fn worst(&self, recorded: u64, counts: Counts) -> Option<(worst::Delay, Option<u16>)> {
         let delay = |(koid, late): &(u64, Late)| {
             let delay = late.of(*koid);
@@ -139,7 +139,7 @@ impl<O: Observer> Analysis<O> {
         }
     }
 
-    /// A thread got a CPU after a delay that is among its longest: it was able to run from `before.since` on.
+    /// A thread got a CPU after a delay that is among its longest: it has been runnable since `before.since`.
     #[cold]
     pub(super) fn note_delay(&mut self, slot: u32, before: Thread, length: u64) {
         let live = self.roster.live(slot);
@@ -152,7 +152,7 @@ impl<O: Observer> Analysis<O> {
         let is_asked = self.asks_about(koid, chosen);
         let live = self.roster.live(slot);
         if !is_asked {
-            // It may turn out to be COMMAND's, so this is not final.
+            // The thread may turn out to be COMMAND's, so this is not final.
             live.delay_floor = live.delay_floor.max(length);
             return;
         }

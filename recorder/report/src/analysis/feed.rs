@@ -66,7 +66,7 @@ enum Kind {
     ThrottledWakeup,
     /// The next record in the bytes.
     Record,
-    /// The bits in `other` say what the trace has, in addition to earlier ones.
+    /// The bits in `other` show the content of the trace, in addition to earlier ones.
     Told,
 }
 
@@ -91,7 +91,7 @@ impl Batch {
 
 /// How a pass with two threads ended.
 pub(super) enum Fate {
-    /// It did not start: no thread could be created.
+    /// It did not start, because no thread could be created.
     NoThread,
     /// At the end of the trace.
     End,
@@ -105,7 +105,7 @@ pub(super) enum Fate {
 ///
 /// # Errors
 ///
-/// Those of [`Reader::next`], apart from damage.
+/// The errors of [`Reader::next`], except for damage.
 pub(super) fn pass(
     reader: &mut Reader<'_>,
     analysis: Analysis<()>,
@@ -163,7 +163,7 @@ struct Feeder {
     batch: Batch,
     full: SyncSender<Batch>,
     empty: Receiver<Batch>,
-    /// The state that the analysis has at this record.
+    /// The state of the analysis at this record.
     usual_args: UsualArgs,
     told: Told,
     own: Option<ProviderId>,
@@ -192,7 +192,7 @@ impl Feeder {
         !self.batch.is_full() || self.hand_over()
     }
 
-    /// Hands over the current batch. False when the analysis needs no more.
+    /// Hands over the current batch. Returns false when the analysis needs no more records.
     #[cold]
     fn hand_over(&mut self) -> bool {
         if self.batch.fed.is_empty() {
@@ -310,7 +310,7 @@ const NOTHING: Fed = Fed {
     kind: Kind::Told,
 };
 
-/// The number of the system call that a switch names, if it has no other arguments except weights. `None` if it may have others.
+/// The number of the system call that a switch names, if it has no other arguments except weights. `None` if it may have other facts.
 #[inline(always)]
 fn only_call(args: Args<'_>) -> Option<Option<u16>> {
     let mut call = None;
@@ -324,7 +324,7 @@ fn only_call(args: Args<'_>) -> Option<Option<u16>> {
     Some(call)
 }
 
-/// The same without borrowed data, if that data is not needed for figures.
+/// The record without borrowed data, if that data is not needed for figures.
 fn lasting(said: &SwitchArgs<'_>) -> Option<SwitchArgs<'static>> {
     const LETTERS: [&str; 9] = ["S", "D", "I", "P", "T", "t", "X", "Z", "R"];
     let detail = match said.detail {
@@ -355,7 +355,7 @@ fn more_about(args: Args<'_>) -> (u64, bool) {
 }
 
 impl Analysis<()> {
-    /// Takes all batches. True at the end of the selected part of the trace.
+    /// Takes all batches. Returns true at the end of the selected part of the trace.
     fn take_all(
         mut self,
         mut decoder: Decoder,

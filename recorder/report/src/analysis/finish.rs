@@ -1,4 +1,4 @@
-//! The end of a pass: what is open is censored, and figures are made.
+//! The end of a pass: open intervals are censored, and figures are computed.
 
 use std::cmp::Reverse;
 use std::time::Duration;
@@ -16,7 +16,7 @@ use crate::model::{CpuReport, Load, Report, Span, Stats, ThreadReport};
 use fxtrec_gates::Metric;
 
 impl<O: Observer> Analysis<O> {
-    /// The figures of what was seen.
+    /// The figures of everything seen.
     pub fn finish(mut self) -> (Report, O) {
         self.settle_dropping();
         let end = self.now;
@@ -26,7 +26,7 @@ impl<O: Observer> Analysis<O> {
             Some(span) if self.active => Span { begin: span.begin, end: Nanos(end) },
             _ => Span::default(),
         };
-        // Which threads had a CPU or waited for it is known only for the scope.
+        // For a narrow scope, the threads that had or waited for a CPU are known only within the scope.
         let narrow = self.narrow;
         let mut cpus = Vec::new();
         if self.active {

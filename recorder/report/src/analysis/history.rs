@@ -17,8 +17,8 @@
 //! segment could have a sum for each thread, so the number of sums is limited too: beyond the limit, the smallest sums of a segment are
 //! dropped, and count as time in which it is unknown which thread had the CPU.
 //!
-//! The end of a wait adds up all of its entries and segments. If thousands of threads wait for one CPU, each of their waits has thousands. So
-//! the additions are limited to [`WORK_PER_SWITCH`] on average; what is beyond that in a wait is unknown time, too.
+//! The end of a wait adds up all of its entries and segments. If thousands of threads wait for one CPU, each of their waits has thousands.
+//! So the additions are limited to [`WORK_PER_SWITCH`] on average; time beyond that in a wait is unknown time, too.
 
 use std::cell::Cell;
 use std::time::Duration;
@@ -34,7 +34,7 @@ const THREADS_PER_SWITCH: usize = 4;
 /// Maximum number of entries and sums added up for each switch, on average, to find the antagonists of waits.
 const WORK_PER_SWITCH: u64 = 256;
 
-/// How many more at the beginning, or after a time in which fewer were needed.
+/// The initial amount, and the amount after a time in which fewer were needed.
 const MOST_WORK_LEFT: u64 = 1 << 22;
 
 /// A segment keeps at least this many sums.
@@ -52,7 +52,7 @@ pub(super) enum Tenant {
 pub(super) struct History {
     /// Contiguous, up to the first entry of the log.
     segments: Vec<Segment>,
-    /// The begin of each occupancy, and its tenant. The last one still has the CPU.
+    /// The begin of each occupancy, and its tenant. The last entry still has the CPU.
     log: Vec<(u64, Tenant)>,
     /// The length at which the log is tidied.
     room: usize,
@@ -69,7 +69,7 @@ impl Default for History {
     }
 }
 
-/// The open waits for a CPU, and limits for what they may cost.
+/// The open waits for a CPU, and limits for their cost.
 #[derive(Debug)]
 pub(super) struct OpenWaits {
     /// When they began, in any order.
@@ -108,7 +108,7 @@ impl Segment {
         Segment { begin, end: begin, ..Segment::default() }
     }
 
-    /// Makes it empty; it keeps its allocated memory.
+    /// Empties it, but keeps its allocated memory.
     #[inline]
     pub(super) fn begin_anew(&mut self, begin: u64) {
         (self.begin, self.end, self.idle, self.unknown) = (begin, begin, 0, 0);
@@ -140,7 +140,7 @@ impl Segment {
         self.end = next.end;
     }
 
-    /// Adds unknown time, at no specific place: the end stays.
+    /// Adds unknown time, without a position: the end of the log is unchanged.
     pub(super) fn add_unknown(&mut self, nanos: u64) {
         self.unknown += nanos;
     }
@@ -155,7 +155,7 @@ impl Segment {
         self.unknown += self.threads.trim(most);
     }
 
-    /// Which threads had the CPU, except one that cannot have had it; the `named` threads that had it longest are listed.
+    /// Which threads had the CPU, except the given thread, which cannot have had it; the `named` threads that had it longest are listed.
     pub(super) fn shares(&self, except: u64, named: usize, shares: &mut Shares) {
         let first = &mut shares.named;
         first.clear();
@@ -202,10 +202,10 @@ impl History {
         }
     }
 
-    /// Drops what no open wait needs, and folds the log if that is not enough.
+    /// Drops entries that no open wait needs, and folds the log if that is not enough.
     #[cold]
     pub(super) fn tidy(&mut self, mut open: OpenWaits) {
-        // Afterwards, at least half of it is free again.
+        // Afterwards, at least half of the log is free again.
         self.room = self.least.max(2 * open.asked / THREADS_PER_SWITCH);
         let Some(&(last, _)) = self.log.last() else { return };
         // Waits that begin at the last entry or later are within the last tenant's time.
@@ -270,21 +270,21 @@ impl History {
         if sums <= most.max(2 * FEWEST_SUMS * segments) {
             return;
         }
-        // Reduces them to half, so that this is not soon repeated.
+        // Reduces them to half, so that this is not repeated soon.
         let each = (most / 2 / segments).max(FEWEST_SUMS);
         for segment in &mut self.segments {
             segment.trim(each);
         }
     }
 
-    /// Takes this much of the work that is left. If that is not left, it is false, and what is left is kept for a later wait.
+    /// Takes this much of the remaining work. If not enough is left, returns false and keeps the rest for a later wait.
     #[inline]
     fn may_add(&self, work: usize) -> bool {
         let left = self.work_left.get().checked_sub(work as u64);
         left.inspect(|left| self.work_left.set(*left)).is_some()
     }
 
-    /// Adds the tenants of the CPU from the end of the sum until `end`, as far as the work that is left permits.
+    /// Adds the tenants of the CPU from the end of the sum until `end`, as far as the remaining work permits.
     pub(super) fn add_until(&self, end: u64, sum: &mut Segment) {
         let begin = sum.end;
         let since = self.segments.partition_point(|segment| segment.end <= begin);

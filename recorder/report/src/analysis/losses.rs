@@ -1,4 +1,4 @@
-//! Gaps: what becomes unknown when events are missing.
+//! Gaps: the states that become unknown when events are missing.
 
 use fxt_reader::record::Event;
 use fxt_reader::{Cpu, Koid, Nanos, ProviderId};
@@ -19,11 +19,11 @@ const MOST_PROVIDERS: usize = 256;
 /// The maximum number of gaps that are listed for each application.
 const MOST_OF_ONE: usize = 100;
 
-/// Applications whose buffers filled up, until an event says what was lost.
+/// Applications whose buffers filled up, until an event reports their losses.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Dropping {
     names: Vec<(ProviderId, String)>,
-    /// The names of providers for which no event has said it yet.
+    /// The names of providers for which no such event was read yet.
     unsaid: Vec<String>,
 }
 
@@ -49,7 +49,7 @@ impl Dropping {
         self.names.iter().find(|known| known.1 == name).map(|known| known.0)
     }
 
-    /// An event has said what a provider lost.
+    /// An event has reported the losses of a provider.
     fn said(&mut self, name: &str) {
         if let Some(at) = self.unsaid.iter().position(|unsaid| unsaid == name) {
             self.unsaid.remove(at);
@@ -57,7 +57,7 @@ impl Dropping {
     }
 }
 
-/// The losses of an application; beyond the limit, those of all others together.
+/// The losses of an application; beyond the limit, the losses of all further applications together.
 fn of_provider<'l>(losses: &'l mut Losses, name: &str) -> &'l mut ProviderLosses {
     let providers = &mut losses.providers;
     let known = providers.iter().position(|one| one.name == name);
@@ -151,7 +151,7 @@ impl<O: Observer> Analysis<O> {
         }
     }
 
-    /// Counts the applications whose buffers filled up without any event about what was lost.
+    /// Counts the applications whose buffers filled up without an event that reports their losses.
     pub(super) fn settle_dropping(&mut self) {
         for name in self.dropping.unsaid.drain(..) {
             let losses = of_provider(&mut self.losses, &name);
@@ -163,7 +163,7 @@ impl<O: Observer> Analysis<O> {
             .sort_by(|a, b| (b.records, b.unknown, &a.name).cmp(&(a.records, a.unknown, &b.name)));
     }
 
-    /// A CPU went offline. No events are missing, but until it is online again it is not idle either.
+    /// A CPU went offline. No events are missing, but until it is online again, it is not idle either.
     pub(super) fn cpu_offline(&mut self, event: &Event<'_>) -> bool {
         if !self.advance(event.time) {
             return false;
@@ -195,7 +195,7 @@ impl<O: Observer> Analysis<O> {
         true
     }
 
-    /// A CPU is online again. Its next switch says what occupies it.
+    /// A CPU is online again. Its next switch shows what occupies it.
     pub(super) fn cpu_online(&mut self, event: &Event<'_>) -> bool {
         if !self.advance(event.time) {
             return false;

@@ -1,7 +1,7 @@
 //! The pass over a trace.
 //!
 //! A [state machine](fxtrec_sched) determines the running thread of each CPU and the state of each thread, and how the beginning and the
-//! end of each interval are known. Here these intervals become figures: a length counts only if both ends were reported and no loss in
+//! end of each interval are known. Here these intervals become figures: a length counts only if both ends were recorded and no loss in
 //! between makes it doubtful; otherwise it is counted as censored. Nothing is allocated per record: threads are found by their koid in a
 //! table of slots, and names are only looked up for output.
 
@@ -125,7 +125,7 @@ const LONG: u64 = 8 << 20;
 ///
 /// # Errors
 ///
-/// Those of [`Reader::next`], apart from damage.
+/// The errors of [`Reader::next`], except for damage.
 pub fn analyse(reader: Reader<'_>, options: Options) -> Result<Report, Error> {
     match available_parallelism().map_or(1, NonZero::get) {
         1 => analyse_alone(reader, options),
@@ -133,7 +133,7 @@ pub fn analyse(reader: Reader<'_>, options: Options) -> Result<Report, Error> {
     }
 }
 
-/// The same with this thread alone, for callers that use the other CPUs themselves.
+/// The same, using only this thread, for callers that use the other CPUs themselves.
 ///
 /// # Errors
 ///
@@ -142,7 +142,7 @@ pub fn analyse_alone(reader: Reader<'_>, options: Options) -> Result<Report, Err
     analyse_from(reader, options, u64::MAX)
 }
 
-/// The same with two threads from the first record that begins at `offset` or later.
+/// The same, with two threads from the first record that begins at `offset` or later.
 pub(crate) fn analyse_from(
     mut reader: Reader<'_>,
     options: Options,
@@ -158,7 +158,7 @@ pub(crate) fn analyse_from(
                 first.analysis = analysis;
                 match fate {
                     Fate::End => return Ok(ended(first.analysis, &reader).0),
-                    // The end of the trace does not matter then.
+                    // In that case, the end of the trace does not matter.
                     Fate::Over => return Ok(first.analysis.finish().0),
                     Fate::Damage => first.analysis.damaged(),
                     Fate::NoThread => {}
@@ -193,7 +193,7 @@ impl Visitor for First {
     }
 }
 
-/// The result of an analysis after the reader has delivered all that it needs.
+/// The result of an analysis after the reader has delivered all the records that it needs.
 fn ended<O: Observer>(mut analysis: Analysis<O>, reader: &Reader<'_>) -> (Report, O) {
     let summary = reader.summary();
     analysis.losses.truncated = summary.is_truncated();
@@ -201,11 +201,11 @@ fn ended<O: Observer>(mut analysis: Analysis<O>, reader: &Reader<'_>) -> (Report
     analysis.finish()
 }
 
-/// Analyses a whole trace, and reports to `observer` what happens in it.
+/// Analyses a whole trace, and reports each step to `observer`.
 ///
 /// # Errors
 ///
-/// Those of [`Reader::next`], apart from damage.
+/// The errors of [`Reader::next`], except for damage.
 pub fn observe<O: Observer>(
     mut reader: Reader<'_>,
     options: Options,
@@ -223,7 +223,7 @@ pub fn observe<O: Observer>(
 }
 
 impl<O: Observer> Analysis<O> {
-    /// An analysis that has no records yet.
+    /// An analysis without any records yet.
     pub fn new(options: Options, observer: O) -> Analysis<O> {
         let Options { selection, worst } = options;
         Analysis {
@@ -260,7 +260,7 @@ impl<O: Observer> Analysis<O> {
         }
     }
 
-    /// Something could not be read: a gap on all CPUs, at the next record.
+    /// Something could not be read: this is a gap on all CPUs, at the next record.
     pub fn damaged(&mut self) {
         self.losses.damaged += 1;
         self.pending = Pending::Damage;
@@ -302,7 +302,7 @@ impl<O: Observer> Analysis<O> {
         true
     }
 
-    /// The selected part begins: states stay known, open intervals are cut.
+    /// The selected part begins: known states are kept, open intervals are cut.
     fn activate(&mut self) {
         self.active = true;
         let begin = match &mut self.span {

@@ -1,4 +1,4 @@
-//! What an analysis reports to others while it runs: changes of CPUs and threads.
+//! Changes of CPUs and threads that an analysis reports to observers while it runs.
 
 use fxt_reader::record::Args;
 use fxt_reader::{Cpu, Item, Koid, Nanos, ThreadState};
@@ -28,15 +28,15 @@ pub trait Observer {
     #[inline]
     fn moved(&mut self, _: &Moved) {}
 
-    /// A CPU has no occupant any more, or an unknown one.
+    /// A CPU has no occupant, or an unknown one.
     #[inline]
     fn vacated(&mut self, _: &Vacated) {}
 
-    /// A CPU was used by one occupant for some time, as far as that counts in the figures.
+    /// A CPU had one occupant for some time, as far as that counts in the figures.
     #[inline(always)]
     fn ran(&mut self, _: &Ran<'_>) {}
 
-    /// A thread has changed its state. If a switch did that, its additional arguments are included.
+    /// A thread has changed its state. If a switch caused this, its additional arguments are included.
     #[inline(always)]
     fn changed(&mut self, _: &Change<Koid>, _: Option<&SwitchArgs<'_>>) {}
 
@@ -73,7 +73,7 @@ pub struct Switched<'a> {
     pub cpu: Cpu,
     /// Whether the outgoing thread is the one that was expected to have the CPU.
     pub met: Met,
-    /// The thread that was expected to have the CPU, and may now be anywhere.
+    /// The thread that was expected to have the CPU, and may now be on any CPU.
     pub displaced: Option<Koid>,
     pub outgoing: Occupant<Koid>,
     /// The state of the outgoing thread until now.
@@ -113,13 +113,13 @@ pub struct Waited<'a> {
     pub span: Span,
     /// The CPU on whose queue the thread was at first.
     pub queued_on: Cpu,
-    /// The CPU that it then ran on.
+    /// The CPU on which it ran afterwards.
     pub ran_on: Cpu,
     /// The time within `span` in which its cgroup's quota was used up, in nanoseconds. It does not count as waiting.
     pub throttled: u64,
     /// The cgroup whose quota that was, if known.
     pub throttled_by: Option<&'a str>,
-    /// The thread that woke it, if the trace says so.
+    /// The thread that woke it, if the trace contains that.
     pub waker: Option<Koid>,
     /// Whether an interrupt woke it.
     pub by_interrupt: bool,
@@ -130,7 +130,7 @@ pub struct Waited<'a> {
 #[derive(Clone, Copy, Debug)]
 pub struct Woken<'a> {
     pub time: Nanos,
-    /// The CPU on which the thread is to run.
+    /// The CPU on which the thread will run.
     pub cpu: Cpu,
     pub thread: Koid,
     /// Its state from now on; `None` if it was able to run already.
@@ -155,11 +155,11 @@ pub struct Vacated {
     pub cpu: Cpu,
     /// The number of events that were lost since the CPU's last switch, if known. The outer `None` means that nothing was lost.
     pub lost: Option<Option<u64>>,
-    /// The thread that was expected to run there, and may now be anywhere.
+    /// The thread that was expected to run there, and may now be on any CPU.
     pub thread: Option<Koid>,
 }
 
-/// What is known about a thread when it leaves a CPU.
+/// The known facts about a thread when it leaves a CPU.
 #[derive(Clone, Copy, Debug)]
 pub struct SwitchedOut<'a> {
     pub time: Nanos,
@@ -173,7 +173,7 @@ pub struct SwitchedOut<'a> {
     pub preempted: Option<u64>,
     /// How long it ran, in nanoseconds.
     pub ran: Option<u64>,
-    /// The state it left in.
+    /// The state in which it left the CPU.
     pub state: ThreadState,
     /// The kernel's letters, if the trace has them.
     pub detail: Option<&'a str>,

@@ -3,7 +3,7 @@
 /// The number of remembered slots; they fit into the L1 cache.
 const PLACES: usize = 1024;
 
-/// A slot for each remainder of a koid. It may belong to another thread by now, so callers must check.
+/// A slot for each remainder of a koid. The slot may belong to another thread by now, so callers must check.
 #[derive(Debug)]
 pub(super) struct Recent {
     slots: Box<[u32; PLACES]>,

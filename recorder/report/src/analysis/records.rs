@@ -1,4 +1,4 @@
-//! Records: what an analysis takes from each kind of them.
+//! Records: the data that the analysis uses of each record type.
 
 use fxt_format::scheduling::context_switch::{INCOMING_WEIGHT_ARG, OUTGOING_WEIGHT_ARG};
 use fxt_reader::record::{Args, ContextSwitch, ProviderEventKind, Value, WEIGHT_INFO, Wakeup};
@@ -17,7 +17,7 @@ use super::{Analysis, Observer, Woken};
 use crate::facts::Causes;
 use crate::model::Origin;
 
-/// The name by which fxtrec introduces itself in a trace.
+/// The provider name of fxtrec in a trace.
 pub(super) const FXTREC: &str = "fxtrec";
 
 /// The category of the scheduler's events other than switches and wake-ups.
@@ -28,12 +28,12 @@ pub(super) const SCHED: &str = "sched";
 pub(super) struct Side {
     pub(super) koid: u64,
     pub(super) idle: bool,
-    /// It stands for what is not recorded.
+    /// Represents a thread that is not recorded.
     pub(super) unrecorded: bool,
 }
 
 impl Side {
-    /// Its name if it is not a thread.
+    /// Its name, if it is not a thread.
     #[inline(always)]
     pub(super) fn no_thread(self) -> Option<Occupant> {
         match self {
@@ -45,7 +45,7 @@ impl Side {
 }
 
 impl<O: Observer> Analysis<O> {
-    /// Takes the next record. False when the part of the trace that is wanted is over.
+    /// Processes the next record. Returns false after the end of the selected part.
     #[inline(always)]
     pub fn take(&mut self, item: &Item<'_>) -> bool {
         self.observer.record(item);
@@ -123,7 +123,7 @@ impl<O: Observer> Analysis<O> {
     }
 
     pub(super) fn side(&self, koid: Koid) -> Side {
-        // Only a trace of narrow scope has such pseudo-threads.
+        // Only traces of narrow scope have such pseudo-threads.
         let unrecorded = self.narrow && is_not_recorded(koid);
         Side { koid: koid.0, idle: koid.0 == 0, unrecorded }
     }
@@ -233,7 +233,7 @@ impl<O: Observer> Analysis<O> {
         }
     }
 
-    /// Takes whose scheduling record comes.
+    /// Processes a record that says which threads are recorded.
     #[inline(always)]
     pub(super) fn written_by(&mut self, provider: Option<ProviderId>) {
         if self.scheduler.is(provider) {
@@ -242,7 +242,7 @@ impl<O: Observer> Analysis<O> {
     }
 }
 
-/// What the trace contains in addition to the scheduler's events.
+/// The content of the trace in addition to the scheduler's events.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Told(pub(super) u8);
 

@@ -1,4 +1,4 @@
-//! All threads: those that live, in slots; those that ended, as reports; and everybody's names.
+//! All threads: live threads in slots, ended threads as reports, and the names of all.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -28,7 +28,7 @@ pub(super) const MAX_ENDED: usize = if cfg!(test) { 4_096 } else { 65_536 };
 /// Maximum number of names kept for threads that were merged: other threads may have waited for them.
 const EXITED_RETENTION: usize = 4096;
 
-/// In fxtrec's traces the bits of a koid below this are the thread id.
+/// In fxtrec's traces, the bits of a koid below this are the thread id.
 const ID_BITS: u32 = 22;
 
 #[derive(Clone, Debug)]
@@ -46,7 +46,7 @@ struct Named {
     process: Option<u64>,
 }
 
-/// A thread that has not ended, by its slot, which is another's once it has.
+/// A thread that has not ended, by its slot, which is reused after the thread has ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Key {
     pub(super) koid: u64,
@@ -87,27 +87,27 @@ impl Known for Roster {
 
 #[derive(Debug, Default)]
 pub(super) struct Roster {
-    /// Whether koids are fxtrec's: thread ids with a generation, and 0 alone is idle.
+    /// Whether koids are fxtrec's: thread ids with a generation, where only 0 is idle.
     pub(super) by_fxtrec: bool,
     slots: FxHashMap<u64, u32>,
     recent: Recent,
     lives: Vec<Live>,
-    /// How many threads got a slot so far.
+    /// How many threads have received a slot so far.
     pub(super) made: u64,
     vacant: Vec<u32>,
     named: FxHashMap<u64, Named>,
     processes: FxHashMap<u64, Process>,
     texts: FxHashSet<Arc<str>>,
-    /// For names that programs tell.
+    /// Room for names that programs register.
     pub(super) told: ToldRoom,
     ended: Vec<ThreadReport>,
     groups: Groups,
-    /// Processes with a thread that was woken: in a trace of narrow scope, those in scope.
+    /// Processes with a thread that was woken: in a trace of narrow scope, these are in scope.
     woken: FxHashSet<u64>,
-    /// How many were summed up.
+    /// How many were merged.
     pub(super) folded: u64,
     pub(super) delays: Delays,
-    /// The ones whose names are still known.
+    /// The merged threads whose names are still known.
     fading: VecDeque<u64>,
     /// What threads waited for, by thread and beginning of the wait: for the longest waits of threads that have not ended, and for some
     /// of the others.
@@ -115,7 +115,7 @@ pub(super) struct Roster {
 }
 
 impl Roster {
-    /// The key of a thread, for which a slot is made if there is none.
+    /// The key of a thread; a slot is created if it has none.
     #[inline]
     pub(super) fn key(&mut self, koid: u64, filter: &ThreadFilter) -> Key {
         Key { koid, slot: self.slot(koid, filter) }
@@ -124,7 +124,7 @@ impl Roster {
     #[inline]
     fn slot(&mut self, koid: u64, filter: &ThreadFilter) -> u32 {
         let recent = self.recent.guess(koid);
-        // A slot that is vacant has no koid.
+        // A vacant slot has no koid.
         match self.lives.get(recent as usize) {
             Some(live) if live.koid == koid && koid != 0 => recent,
             _ => self.look_up(koid, filter),
@@ -176,18 +176,18 @@ impl Roster {
         numbered.filter_map(move |(slot, live)| taken.next_if_eq(&slot).map(|_| live))
     }
 
-    /// How many threads there are places for: those that have not ended, and some.
+    /// The number of slots: for all threads that have not ended, plus free ones.
     pub(super) fn places(&self) -> usize {
         self.lives.len()
     }
 
-    /// When those waits for a CPU began whose length can still be determined.
+    /// When each wait for a CPU whose length can still be determined began.
     pub(super) fn waits_for(&self, cpu: Cpu, machine: &Machine<Key>) -> Vec<u64> {
         let begin = |live: &Live| {
             let doing = &live.doing;
             let waits = doing.state.is_waiting() && doing.cpu == cpu && machine.knows(doing);
             let since = doing.since.0;
-            // In another queue before, which the history of this CPU has nothing of.
+            // Before that it was in another queue, which is not part of this CPU's history.
             let way = live.way.as_ref().filter(|way| way.begin == since);
             waits.then(|| way.map_or(since, |way| way.at))
         };
@@ -203,13 +203,13 @@ impl Roster {
         new
     }
 
-    /// Whether there is room for a name that a program tells.
+    /// Whether there is room for a name that a program registers.
     fn has_room(&mut self, name: &str, is_new: bool) -> bool {
         let is_new_name = !self.texts.contains(name);
         self.told.has_room(name, is_new_name, is_new)
     }
 
-    /// A process has a name, and is in a cgroup and on a host where these are known; whether that `is_told` by a program.
+    /// Sets the name of a process, and its cgroup and host if known; `is_told` if a program registered the name.
     pub(super) fn name_process(
         &mut self,
         koid: u64,
@@ -229,7 +229,7 @@ impl Roster {
         self.processes.insert(koid, Process { name, cgroup, host });
     }
 
-    /// The path of the cgroup of the thread's process, where that is known.
+    /// The path of the cgroup of the thread's process, if known.
     pub(super) fn cgroup(&self, koid: u64) -> Option<&Arc<str>> {
         self.process_of(koid)?.cgroup.as_ref()
     }
@@ -244,7 +244,7 @@ impl Roster {
         self.processes.get(&process)
     }
 
-    /// A thread has a name; whether that `is_told` by a program.
+    /// Sets the name of a thread; `is_told` if a program registered it.
     pub(super) fn name_thread(
         &mut self,
         koid: u64,
@@ -266,7 +266,7 @@ impl Roster {
         (named.comm, named.process) = (comm, process);
     }
 
-    /// A thread is of this process.
+    /// Sets the process of a thread.
     pub(super) fn belongs(&mut self, koid: u64, process: u64) {
         if !self.named.contains_key(&koid) {
             let comm = self.text(&format!("[{koid}]"));
@@ -277,7 +277,7 @@ impl Roster {
         }
     }
 
-    /// Looks again which threads the filter chooses, after this one got a name.
+    /// Checks again which threads the filter selects, after this thread was named.
     pub(super) fn choose(&mut self, koid: u64, filter: &ThreadFilter) {
         if !filter.is_everything()
             && self.fits(koid, filter)
@@ -293,19 +293,19 @@ impl Roster {
         filter.admits(Who { comm, pid, tid, cgroup: self.cgroup(koid).map(|path| &**path) })
     }
 
-    /// The thread's name and its process's id, where they are known.
+    /// The thread's name and its process's id, if known.
     pub(super) fn comm_and_pid(&self, koid: u64) -> (Option<&str>, Option<u64>) {
         let Some(named) = self.named.get(&koid) else { return (None, None) };
         (Some(&named.comm), named.process.map(|process| self.tid(process)))
     }
 
-    /// Takes note that a thread of narrow scope was woken: of outsiders no wake-ups are written.
+    /// Notes that a thread was woken; in a narrow scope, wake-ups of threads outside the scope are not recorded.
     pub(super) fn was_woken(&mut self, koid: u64) {
         let process = self.named.get(&koid).and_then(|named| named.process);
         self.woken.insert(process.unwrap_or(koid));
     }
 
-    /// Whether the thread is of a process of which one was woken.
+    /// Whether a thread of the same process was woken.
     pub(super) fn is_in_scope(&self, koid: u64) -> bool {
         let process = self.named.get(&koid).and_then(|named| named.process);
         self.woken.contains(&process.unwrap_or(koid))
@@ -316,7 +316,7 @@ impl Roster {
         if self.by_fxtrec { koid & (u64::MAX >> (u64::BITS - ID_BITS)) } else { koid }
     }
 
-    /// A thread by its name, for output.
+    /// The name of a thread, for output.
     pub(super) fn party(&mut self, koid: u64) -> Party {
         let tid = self.tid(koid);
         let (comm, pid) = match self.named.get(&koid) {
@@ -355,7 +355,7 @@ impl Roster {
         self.groups.add(report);
     }
 
-    /// The report of a thread, unless there is nothing to report.
+    /// The report of a thread; `None` if there is nothing to report.
     fn report(&mut self, mut live: Live, family: &CommandThreads) -> Option<ThreadReport> {
         let stats = Stats {
             metrics: freeze(std::mem::take(&mut live.tallies)),
@@ -393,7 +393,7 @@ impl Roster {
         })
     }
 
-    /// The trace is over: takes the delays of all threads that have not ended.
+    /// At the end of the trace, takes the delays of all threads that have not ended.
     pub(super) fn add_delays(&mut self) {
         for &slot in self.slots.values() {
             self.delays.add(&self.lives[slot as usize]);

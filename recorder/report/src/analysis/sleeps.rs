@@ -17,7 +17,7 @@ pub(super) struct Slept {
     pub(super) end: u64,
     pub(super) state: State,
     pub(super) call: Option<u16>,
-    /// As [`Live::waker`](super::thread::Live::waker).
+    /// The same as [`Live::waker`](super::thread::Live::waker).
     pub(super) waker: u64,
 }
 
@@ -69,7 +69,7 @@ impl Sleeps {
 }
 
 impl<O: Observer> Analysis<O> {
-    /// The thread in the slot was blocked for longer than most times before.
+    /// The thread in the slot was blocked for longer than most threads before.
     #[cold]
     pub(super) fn note_sleep(&mut self, slot: u32, slept: Slept) {
         let sleeps = self.roster.live(slot).sleeps.get_or_insert_default();

@@ -87,7 +87,7 @@ impl Sums {
         }
     }
 
-    /// Keeps the `most` largest sums. Returns the sum of the others.
+    /// Keeps the `most` largest sums. Returns the sum of the other threads.
     pub(super) fn trim(&mut self, most: usize) -> u64 {
         if self.list.len() <= most {
             return 0;
@@ -103,7 +103,7 @@ impl Sums {
     }
 }
 
-/// The order of sums: the largest first; the order of equal ones is fixed too.
+/// The order of sums: the largest first; ties have a fixed order.
 #[inline]
 pub(super) fn most_first(&(koid, nanos): &(u64, u64)) -> (std::cmp::Reverse<u64>, u64) {
     (std::cmp::Reverse(nanos), koid)

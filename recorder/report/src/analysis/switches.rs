@@ -53,7 +53,7 @@ fn next(state: ThreadState, said: Option<&SwitchArgs<'_>>) -> State {
         // After an inferred switch, the trace does not know the thread's state.
         _ if inferred(said) => State::Unknown,
         ThreadState::Running if said.is_some_and(|said| said.throttled) => State::Throttled,
-        // A thread cannot leave a CPU before it was there.
+        // A thread cannot leave a CPU before it was switched in there.
         ThreadState::New => State::Unknown,
         _ => State::after(state, detail(said)),
     }
@@ -150,8 +150,8 @@ impl<O: Observer> Analysis<O> {
         });
     }
 
-    /// The outgoing thread, and whether it is another than the CPU's occupant. Threads are compared by koid: the key of a thread that is
-    /// added here may be that of a thread that has ended. Idle tasks are recognised by koid as well, even if the weight that marks them is
+    /// The outgoing thread, and whether it differs from the CPU's occupant. Threads are compared by koid: the key of a thread that is added
+    /// here may be that of a thread that has ended. Idle tasks are recognised by koid as well, even if the weight that marks them is
     /// missing.
     #[inline(always)]
     fn outgoing(&mut self, cpu: Cpu, out: Side) -> (Occupant, bool) {
@@ -171,7 +171,7 @@ impl<O: Observer> Analysis<O> {
         }
     }
 
-    /// The outgoing thread is not the one that was known to have the CPU. Returns how long it had the CPU, as far as that is known.
+    /// The outgoing thread is not the known occupant. Returns how long it had the CPU, as far as that is known.
     #[cold]
     fn met_unexpectedly(&mut self, left: &Left<Key>, outgoing: Occupant, inferred: bool) -> u64 {
         let CpuInterval { cpu, since, until, begin, .. } = left.tenure;
@@ -216,7 +216,7 @@ impl<O: Observer> Analysis<O> {
         let inferred = inferred(said);
         let (now, cpu) = (self.now, left.tenure.cpu);
         if let Some(change) = left.outgoing.filter(|change| change.before.state.is_waiting()) {
-            // It was thought to wait while it had the CPU: its wake-up had no effect.
+            // It was believed to wait while it had the CPU: its wake-up had no effect.
             if change.sound && !change.before.state.is_throttled() {
                 self.cpus.dequeue(change.before.cpu.0, now);
             }
@@ -286,7 +286,7 @@ impl<O: Observer> Analysis<O> {
     fn switched_in(&mut self, cpu: Cpu, change: &Change<Key>, said: Option<&SwitchArgs<'_>>) {
         let (now, inferred) = (self.now, inferred(said));
         let Key { koid, slot } = change.thread;
-        // A thread outside the scope may run without a record of it, so an earlier preemption says nothing about its wait.
+        // A thread outside the scope may run without a record of it, so an earlier preemption does not determine its kind of wait.
         let unseen = self.narrow && !self.roster.is_in_scope(koid);
         let before = change.before;
         let waited_for = match before.state {
@@ -299,7 +299,7 @@ impl<O: Observer> Analysis<O> {
         // While a quota holds a thread back, it does not wait for a CPU.
         let held = said.map_or(0, |said| said.held).min(length);
         let length = length - held;
-        // A thread that has waited since before a gap is in no queue any more.
+        // A thread that has waited since before a gap is not in any queue now.
         let sound = change.sound;
         let held_at_begin = before.state.is_throttled();
         if sound && (held > 0 || held_at_begin) {
@@ -364,7 +364,7 @@ impl<O: Observer> Analysis<O> {
         live.came_in(cpu, (counted, inferred));
     }
 
-    /// A thread becomes able to run, at the present time. Returns its new state, unless it was able to run already.
+    /// A thread becomes runnable now. Returns its new state, unless it was already runnable.
     #[inline(always)]
     pub(super) fn wake(
         &mut self,
@@ -427,8 +427,8 @@ impl<O: Observer> Analysis<O> {
         Some(change.after)
     }
 
-    /// Whether this wake-up is the recorder letting COMMAND run. COMMAND's process is created before the recorder is ready, and waits for
-    /// it; without a recorder, there is no such wait.
+    /// Whether this wake-up is the moment at which the recorder lets COMMAND run. COMMAND's process is created before the recorder is
+    /// ready, and waits for it; without a recorder, there is no such wait.
     #[cold]
     fn let_run(&mut self, command: u64, waker: u64) -> bool {
         let is_it = waker != BY_INTERRUPT

@@ -11,7 +11,7 @@ use crate::model::Wait;
 use crate::tally::Tally;
 use fxtrec_gates::Metric;
 
-/// Stands in for the waker if an interrupt woke the thread. No thread has this koid.
+/// Represents the waker if an interrupt woke the thread. No thread has this koid.
 pub(super) const BY_INTERRUPT: u64 = u64::MAX;
 
 /// The metric that counts the time in a state, apart from running.
@@ -27,8 +27,7 @@ pub(super) fn metric(state: State) -> Option<Metric> {
 
 /// A thread that has not ended.
 ///
-/// A switch looks at two of these, which are then rarely in the L1 cache: the fields that it always needs come first, within one cache
-/// line.
+/// A switch accesses two of these, which are rarely in the L1 cache: the fields that it always needs are first, within one cache line.
 #[derive(Debug, Default)]
 #[repr(C, align(64))]
 pub(super) struct Live {
@@ -71,7 +70,7 @@ pub(super) struct Live {
 }
 
 impl Live {
-    /// Counts that it was switched in on a CPU, whose samples may count, by a switch that may be inferred.
+    /// Counts a switch-in on a CPU, whose samples may count, by a switch that may be inferred.
     #[inline(always)]
     pub(super) fn came_in(&mut self, cpu: Cpu, (counted, inferred): (bool, bool)) {
         if counted {

@@ -35,7 +35,7 @@ pub(super) struct Worst {
 impl Worst {
     pub(super) fn new(most: usize, filter: &ThreadFilter) -> Worst {
         let everyone = filter.is_everything();
-        // If none are requested, no wait is long enough.
+        // If no waits are requested, none is long enough.
         let floor = if most == 0 { u64::MAX } else { 0 };
         Worst { most, everyone, waits: Vec::new(), floor }
     }
@@ -65,7 +65,7 @@ impl Worst {
 }
 
 impl<O: Observer> Analysis<O> {
-    /// A wait has ended that is the thread's longest, or among the longest of all, or requested by the observer.
+    /// Handles the end of a wait that is the thread's longest, or among the longest of all, or requested by the observer.
     #[cold]
     pub(super) fn note_wait(
         &mut self,
@@ -143,7 +143,7 @@ impl<O: Observer> Analysis<O> {
         }
     }
 
-    /// Drops what no open wait needs from a CPU's history.
+    /// Drops the entries of a CPU's history that no open wait needs.
     #[cold]
     pub(super) fn tidy_history(&mut self, cpu: u16) {
         let mut begins = self.roster.waits_for(Cpu(cpu), &self.cpus.machine);

@@ -1,9 +1,9 @@
 //! How much larger one side is, and how precisely that is known.
 //!
-//! The estimate is the obvious one: the median of the new runs divided by the median of the base runs. The noise bound comes from the
+//! The estimate is the obvious one: the median of the new runs divided by the median of the base runs. The noise bound is computed from the
 //! ratios of every new run to every base run: it spans the changes that the rank test would not reject. It makes no assumption about the
 //! distribution of values, and a single outlier hardly moves it. Estimate and bound can contradict each other if the sides differ more in
-//! shape than in location. Then the bound is widened to the estimate, so that nothing is reported as known that one of them contradicts.
+//! shape than in location. This widens the bound to the estimate, so that nothing is reported as known that either of them contradicts.
 
 use super::ranks;
 
@@ -11,7 +11,7 @@ use super::ranks;
 /// smaller.
 pub const ALPHA: f64 = 0.04;
 
-/// A ratio of new to base: 1.1 is 10 % more. Infinite where the base is 0 and the new side is not.
+/// A ratio of new to base: 1.1 is 10 % more. Infinite if the base is 0 and the new side is not.
 pub type Ratio = f64;
 
 /// How two groups of runs differ in one number.
@@ -25,7 +25,7 @@ pub struct Effect {
     pub ratio: Ratio,
     /// The noise bound of the ratio, which contains the ratio; `None` if there are too few runs for a bound.
     pub bound: Option<(Ratio, Ratio)>,
-    /// The p value of the rank test, for this number alone.
+    /// The p value of the rank test, for this number only.
     pub p: f64,
 }
 
@@ -111,7 +111,7 @@ mod tests {
 
     #[test]
     fn the_estimate_is_the_ratio_of_the_medians_and_lies_within_the_bound() {
-        // Most of the new runs are slower, and yet their median is lower: pairs of runs say +10 %, the medians -20 %.
+        // Most of the new runs are slower, although their median is lower: pairs of runs indicate +10 %, the medians -20 %.
         let base = [30.0, 31.0, 50.6, 51.0, 52.0];
         let new = [33.0, 34.0, 40.4, 90.0, 95.0];
         let effect = Effect::of(&base, &new, ALPHA).expect("both sides have runs");

@@ -1,8 +1,8 @@
 //! Compares two groups of recordings: is the new one worse, or is that noise?
 //!
-//! [`ranks`] says whether two sides differ at all, [`effect`] by how much and how precisely that is known. A [`Comparison`] has several
-//! numbers, and the risk of a false alarm for all of them together is that of a single one. Numbers that cannot be judged because too few
-//! runs have them do not count for that: they neither fail the others nor make them harder to judge. `docs/reference/gates.md` has the
+//! [`ranks`] determines whether two sides differ at all, [`effect`] by how much and how precisely that is known. A [`Comparison`] has
+//! several numbers, and the risk of a false alarm for all of them together is that of a single one. Numbers that cannot be judged because
+//! too few runs have them are ignored: they neither fail the other numbers nor make them harder to judge. `docs/reference/gates.md` has the
 //! formulas.
 
 pub mod effect;
@@ -38,7 +38,7 @@ pub enum Number {
         values: u64,
         needed: u64,
     },
-    /// The recording does not have it.
+    /// The recording does not have the metric.
     NotRecorded,
 }
 
@@ -73,13 +73,13 @@ pub enum Finding {
 #[derive(Clone, Debug, PartialEq)]
 pub struct Row {
     pub measure: Measure,
-    /// The numbers of the base runs that have one.
+    /// The numbers of the base runs that have the metric.
     pub base: Vec<f64>,
-    /// The numbers of the new runs that have one.
+    /// The numbers of the new runs that have the metric.
     pub new: Vec<f64>,
     /// The smallest number of values among the runs with too few, and the number that is needed.
     pub fewest: Option<(u64, u64)>,
-    /// The number of runs whose recording does not have it.
+    /// The number of runs whose recording does not have the metric.
     pub not_recorded: usize,
     /// How the sides differ; `None` if one side has no number. Its bound holds together with those of all other rows.
     pub effect: Option<Effect>,
@@ -117,7 +117,7 @@ impl Comparison {
         let (judged, least) = judged(&rows);
         for row in &mut rows {
             let is_judged = row.least_p() <= least;
-            // Each row gets only a part of the risk, so that all together are wrong as rarely as a single one.
+            // Each row gets only a part of the risk, so that a false alarm in any row is as rare as for a single one.
             let alpha = if is_judged { ALPHA / judged as f64 } else { 0.0 };
             row.effect = Effect::of(&row.base, &row.new, alpha);
             if let (true, Some(effect)) = (is_judged, row.effect) {
@@ -159,7 +159,7 @@ impl Row {
     }
 }
 
-/// The numbers of the runs that have one.
+/// The numbers of the runs that have the metric.
 fn numbers(runs: &[Run], at: usize) -> Vec<f64> {
     let number = |run: &Run| match run.numbers.get(at) {
         Some(Number::Is(number)) => Some(*number),
@@ -178,8 +178,8 @@ fn fewest<'r>(runs: impl Iterator<Item = &'r Run>, at: usize) -> Option<(u64, u6
 
 /// The number of rows that can be judged together, and the largest [`Row::least_p`] among them.
 ///
-/// The more rows, the stricter the test of each. So rows that need the fewest runs come first, and others follow as long as a difference
-/// can still be found among that many. The choice does not depend on the numbers themselves.
+/// The more rows, the stricter the test of each. So rows that need the fewest runs are judged first, and others follow as long as a
+/// difference can still be found among that many. The choice does not depend on the numbers themselves.
 fn judged(rows: &[Row]) -> (usize, f64) {
     let mut least: Vec<f64> = rows.iter().map(Row::least_p).collect();
     least.sort_by(f64::total_cmp);

@@ -1,4 +1,4 @@
-//! The rank test: do two groups of runs come from the same distribution?
+//! The rank test: are two groups of runs from the same distribution?
 //!
 //! Each run contributes one number, so the runs are the samples, and no assumption is needed about how the values within a run depend on
 //! each other. The numbers of both sides are ranked together; equal ones share the mean of their ranks:
@@ -56,7 +56,7 @@ fn doubled_ranks(values: &[f64]) -> Vec<usize> {
 /// The two-sided p value of the rank test; 1 if one side has no runs.
 ///
 /// # Panics
-/// Never for up to [`MAX_RUNS`] values; for more it would take long.
+/// Never for up to [`MAX_RUNS`] values; for more values it would take long.
 pub fn p_value(base: &[f64], new: &[f64]) -> f64 {
     if base.is_empty() || new.is_empty() {
         return 1.0;

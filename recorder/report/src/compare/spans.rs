@@ -13,7 +13,7 @@ use serde::Serialize;
 
 use crate::spans::SpanFigures;
 
-/// The parts that make up a length.
+/// The parts of which a length consists.
 const PARTS: [SpanPart; 6] = [
     SpanPart::Cpu,
     SpanPart::Steal,
@@ -32,7 +32,7 @@ pub struct Shift {
     pub name: String,
     pub base_mean_ns: Option<f64>,
     pub new_mean_ns: Option<f64>,
-    /// What each part contributes to the change; blocked time is divided by what the thread waited for.
+    /// The contribution of each part to the change; blocked time is divided by the reason of the wait.
     pub parts_ns: BTreeMap<String, f64>,
     /// The same for blocked time, by the thread that ended it.
     pub woken_by_ns: BTreeMap<String, BTreeMap<String, f64>>,
@@ -139,7 +139,7 @@ impl fmt::Display for Shift {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "span {:?}: ", self.name)?;
         let (Some(base), Some(new)) = (self.base_mean_ns, self.new_mean_ns) else {
-            return f.write_str("no span on one side is known completely");
+            return f.write_str("one side has no span without unknown time");
         };
         let time = |number| Amount { number, dimension: Dimension::Time };
         write!(f, "mean {}, then {}, {}", time(base), time(new), signed(new - base))?;
@@ -236,6 +236,6 @@ mod tests {
         let held = Shift::new("request", &figures_held(1), &figures_held(4)).to_string();
         assert!(held.ends_with("blocked (lock) +3.00 ms (held by logger +3.00 ms)"), "{held}");
         let none = Shift::new("request", &SpanFigures::default(), &figures(4)).to_string();
-        assert!(none.ends_with("no span on one side is known completely"), "{none}");
+        assert!(none.ends_with("one side has no span without unknown time"), "{none}");
     }
 }

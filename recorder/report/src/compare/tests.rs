@@ -78,7 +78,7 @@ fn a_run_with_too_few_values_is_left_out_of_that_row_alone() {
 }
 
 #[test]
-fn a_number_that_runs_do_not_tell_is_not_judged_and_says_why() {
+fn a_number_that_runs_do_not_report_is_not_judged_and_says_why() {
     let mut base = runs([[1.0, 1.0], [1.1, 1.0], [1.2, 1.0], [1.3, 1.0], [1.4, 1.0]]);
     let new = runs([[5.0, 5.0], [5.1, 5.1], [5.2, 5.2], [5.3, 5.3], [5.4, 5.4]]);
     base.iter_mut().for_each(|run| run.numbers[1] = Number::NotRecorded);
@@ -106,7 +106,8 @@ fn from_nothing_to_something_is_worse_than_any_share() {
 #[test]
 fn rows_that_cannot_be_judged_ask_nothing_of_the_others() {
     let none = f64::NAN;
-    // Two runs of a side lack the last number; one lacks the third, where five and four runs could show a difference only on their own.
+    // The last number is missing in two runs of a side; the third in one run, where five and four runs could show a difference only on
+    // their own.
     let base: [[f64; 4]; 5] = [
         [1.0, 4.0, 1.0, 1.0],
         [1.1, 4.1, 1.1, 1.1],

@@ -23,7 +23,7 @@ pub enum OnDisturbed {
     #[default]
     Fail,
     Pass,
-    /// It neither fails nor passes; the exit status says so, unless another gate failed.
+    /// It neither fails nor passes; the exit status shows that, unless another gate failed.
     Exit4,
 }
 
@@ -61,7 +61,7 @@ pub struct Taken {
 /// The finding for a gate.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Finding {
-    /// The gate's statement is not true.
+    /// The gate is violated.
     Kept,
     Broken,
     /// There are too few values.
@@ -71,9 +71,9 @@ pub enum Finding {
     },
     /// No thread of the recording meets the condition.
     Nobody,
-    /// The recording does not have what the gate needs.
+    /// The recording does not have the data that the gate needs.
     NotRecorded,
-    /// The gate is not broken, but applications dropped records that may have broken it.
+    /// The gate passes, but applications dropped records that could have made it fail.
     RecordsLost,
 }
 
@@ -93,22 +93,22 @@ pub struct Verdict<'g> {
     pub failed: bool,
     /// Whether it counts as neither failed nor passed.
     pub undecided: bool,
-    /// The cause, if a gate on the length of spans is broken.
+    /// The cause, if a gate on the length of spans is violated.
     pub blame: Option<Blame>,
     /// The value, if there is one.
     pub measured: Option<Amount>,
-    /// The number of values behind it; `None` for a single number.
+    /// The number of values that it is based on; `None` for a single number.
     pub samples: Option<u64>,
     /// The number of further values whose beginning or end was not recorded.
     pub censored: u64,
     /// How reliable the value is, if it is the number of lost events.
     pub doubt: Doubt,
-    /// The worst offenders, if it is broken.
+    /// The worst offenders, if it is violated.
     pub offenders: Vec<Offender>,
 }
 
 impl Verdict<'_> {
-    /// Whether it is broken, and only others caused that.
+    /// Whether it is violated only because of others.
     pub fn is_disturbed(&self) -> bool {
         matches!(self.blame, Some(Blame::Others(_)))
     }
@@ -122,7 +122,7 @@ pub fn judge_all<'g>(
 ) -> Vec<Verdict<'g>> {
     let mut verdicts: Vec<Verdict<'g>> =
         gates.iter().map(|gate| judge(gate, evidence, policy)).collect();
-    // Others are not the cause if the code itself needed more CPU time.
+    // Other threads are not the cause if the code itself needed more CPU time.
     let cpu_of = |verdict: &Verdict<'g>| match &verdict.gate.quantity {
         Quantity::Span(span, _) if span.part == SpanPart::Cpu => Some(&*span.name),
         _ => None,
@@ -199,7 +199,7 @@ fn taken(undisturbed: f64, figures: &SpanFigures) -> Taken {
     }
 }
 
-/// The cause of a broken gate.
+/// The cause of a violated gate.
 fn blame(gate: &Gate, measured: &Measured, evidence: &impl Evidence) -> Option<Blame> {
     let taken = measured.taken.clone().filter(|_| is_about_more(gate))?;
     if !evidence.is_whole() {
@@ -273,7 +273,7 @@ fn find(gate: &Gate, measured: &Measured) -> Finding {
     let needed = gate.quantity.samples_needed();
     let enough = measured.samples.is_none_or(|samples| samples >= needed);
     match measured.number {
-        // It cannot be excluded.
+        // A violation cannot be excluded.
         Some(_) if measured.doubt.unknown_gaps > 0 && is_about_more(gate) => Finding::Broken,
         Some(number) if enough => match gate.comparison.holds(number, gate.limit.number) {
             true => Finding::Broken,
@@ -284,8 +284,8 @@ fn find(gate: &Gate, measured: &Measured) -> Finding {
     }
 }
 
-/// Whether a gate says that no single value may be beyond the limit, which also holds if there are no values: `blocked_d.max > 1s` should
-/// not fail because no thread was ever blocked that way.
+/// Whether a gate forbids any single value beyond the limit, which also holds without values: `blocked_d.max > 1s` should not fail because
+/// no thread was ever blocked that way.
 fn is_about_any(gate: &Gate) -> bool {
     let stat = match &gate.quantity {
         Quantity::Statistic(_, stat) | Quantity::Span(_, stat) => *stat,

@@ -8,7 +8,7 @@ use fxtrec_gates::Amount;
 use fxtrec_gates::Condition;
 use fxtrec_gates::{Quantity, Total};
 
-/// The questions that a recording can answer. A condition restricts them to the threads that meet it.
+/// Answers queries about a recording. A condition restricts a query to the threads that meet it.
 pub trait Evidence {
     /// The values of a metric; `None` if no thread meets the condition.
     fn values(&self, metric: Metric, condition: Option<&Condition>) -> Option<Distribution>;
@@ -79,7 +79,7 @@ pub struct Doubt {
 pub struct Offender {
     /// Its own figure.
     pub amount: Amount,
-    /// A description of it.
+    /// A description of the value.
     pub what: String,
 }
 

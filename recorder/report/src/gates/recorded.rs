@@ -7,7 +7,7 @@
 //! cpu = 1 and comm = "app" or cpu = 3      CPUs 0 .. 7      groups {1} {3} {0 2 4 5 6 7}
 //! ```
 //!
-//! Within a group, the condition only depends on threads, and the figures of the threads that meet it are merged.
+//! Within a group, the condition depends only on threads, and the figures of the threads that meet it are merged.
 
 use std::cmp::Reverse;
 use std::collections::HashSet;
@@ -409,7 +409,7 @@ fn until(moment: Nanos, begin: Nanos) -> String {
     format!(", until {seconds:.6} s")
 }
 
-/// A thread, and what is known about its worst moment.
+/// A thread, and the known facts about its worst moment.
 fn describe(quantity: &Quantity, report: &Report, thread: &ThreadReport, begin: Nanos) -> String {
     let name = match (thread.tid, thread.threads) {
         (Some(tid), _) => format!("{} ({tid})", thread.comm),

@@ -1,4 +1,4 @@
-//! What a report has, put into the shape.
+//! Converts a report to the JSON format.
 
 use std::io::{self, Write};
 use std::time::Duration;
@@ -41,7 +41,7 @@ fn values(of: &Distribution) -> Values {
 }
 
 fn metrics<'a>(causes: Causes, of: impl Fn(Metric) -> &'a Distribution) -> Metrics {
-    // Facts that the recording lacks have no member.
+    // Facts that the recording does not have have no member.
     let fact = |metric| causes.knows(metric).then(|| values(of(metric)));
     Metrics {
         wakeup: values(of(Metric::Wakeup)),
@@ -180,7 +180,7 @@ fn blocked<'a>(report: &Report, sleep: &'a Sleep) -> Blocked<'a> {
 /// Writes the report as one JSON object, with the verdicts if there are gates.
 ///
 /// # Errors
-/// Those of `out`.
+/// The errors of `out`.
 pub fn write_json(
     report: &Report,
     verdicts: Option<&[Verdict<'_>]>,

@@ -11,13 +11,13 @@ use super::threads::ThreadIndex;
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct ArgsIndex(pub(super) u32);
 
-/// Values are cut to this many characters.
+/// Values are truncated to this many characters.
 const MOST_LETTERS: usize = 500;
 
 /// The size of an argument in the page without its texts, in bytes.
 const ARGUMENT_BYTES: u64 = 4;
 
-/// The keys under which the page stores the threads, by index, on which an operation began and ended. Arguments cannot have such keys.
+/// The keys under which the page stores the threads, by index, on which an operation began and ended. No other
 /// argument has such a key.
 const BEGAN_ON: &str = "\u{1}began on";
 const ENDED_ON: &str = "\u{1}ended on";

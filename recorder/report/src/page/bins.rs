@@ -1,4 +1,4 @@
-//! The look of a lane when time is cut into bins: how each bin was spent, as runs of equal bins.
+//! The appearance of a lane when time is divided into bins: how each bin was spent, as runs of equal bins.
 //!
 //! ```text
 //!  time     |-- run --|- wait -|-------- sleep ----------------|- run -|
@@ -44,7 +44,7 @@ pub(super) trait Cell: Copy + Default + PartialEq {
     fn merge(four: [Self; MERGED]) -> Self;
 }
 
-/// How many bins of a level make one bin of the next coarser level.
+/// How many bins of a level form one bin of the next coarser level.
 pub(super) const MERGED: usize = 4;
 
 /// A run of equal bins, from the end of the previous run to `end`.
@@ -52,7 +52,7 @@ pub(super) const MERGED: usize = 4;
 pub(super) struct Run<C> {
     /// The first bin after the run.
     pub(super) end: u32,
-    /// The look of each bin.
+    /// The appearance of each bin.
     pub(super) cell: C,
 }
 
@@ -79,7 +79,7 @@ impl<C: Cell> Runs<C> {
         Self(self.0.iter().map(longer).collect())
     }
 
-    /// Merges each four bins into one.
+    /// Merges groups of four bins into one bin each.
     pub(super) fn merged(&self) -> Self {
         let mut merged = Self::default();
         let mut four = [C::default(); MERGED];

@@ -1,4 +1,4 @@
-//! The maximum size of a page, and what of a trace is in it if not everything fits.
+//! The maximum size of a page, and the parts of a trace that are in it if not everything fits.
 //!
 //! ```text
 //!  |-- markup, scripts, contents --|-- coarsest bins --|-- listed tiles --|-- finer bins --|-- tiles, evenly --|
@@ -29,7 +29,7 @@ const DIGITS: u64 = 8;
 /// The maximum size of a page in bytes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Budget {
-    /// 2 for each event, but at least 2 MB and at most 10 MB.
+    /// 2 bytes for each event, but at least 2 MB and at most 10 MB.
     #[default]
     ByEvents,
     /// This many bytes.
@@ -59,7 +59,7 @@ pub(super) fn costs<'a>(blocks: impl IntoIterator<Item = &'a Vec<u8>>) -> u64 {
     blocks.into_iter().map(|block| cost(block)).sum()
 }
 
-/// The bytes that are left.
+/// The remaining bytes.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Room(pub(super) u64);
 
@@ -76,13 +76,13 @@ impl Room {
         self.0 = self.0.saturating_sub(bytes);
     }
 
-    /// This many per cent of what is left.
+    /// This percentage of the remaining bytes.
     pub(super) fn percent(self, percent: u64) -> u64 {
         self.0 / 100 * percent
     }
 }
 
-/// Passes output on, and counts the bytes.
+/// Forwards output, and counts its bytes.
 pub(super) struct Counted<'a>(pub(super) &'a mut dyn Write, pub(super) u64);
 
 impl Write for Counted<'_> {
@@ -102,8 +102,8 @@ fn tile_at(starts: &[u64], time: u64) -> usize {
     starts.partition_point(|&start| start <= time).saturating_sub(1)
 }
 
-/// The tiles at the begin and the end of what the page lists: those of the longest entry of each list, then of the second of each, and so
-/// on. The first and the last tile of the trace come after the first entry of each list. Tiles may occur twice.
+/// The tiles at the beginning and the end of each listed interval: first those of the longest entry of each list, then of the second of
+/// each, and so on. The first and the last tile of the trace follow the first entry of each list. Tiles may occur twice.
 pub(super) fn listed(report: &Report, spans: &Finished, starts: &[u64]) -> Vec<usize> {
     let waits = report.worst().iter().map(|wait| (wait.span.begin.0, wait.span.end.0));
     let blocked = report.blocked();

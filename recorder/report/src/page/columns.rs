@@ -1,7 +1,7 @@
 //! Columns of similar numbers, which compress best.
 //!
 //! A block of the page is a sequence of columns. Each column follows its length in bytes, which is a varint: seven bits per byte, the low
-//! ones first; the eighth bit says that more bytes follow.
+//! ones first; the eighth bit means that more bytes follow.
 
 use std::io::{self, Read, Write};
 
@@ -12,7 +12,7 @@ use flate2::write::DeflateEncoder;
 /// The number of values of seven bits.
 const BASE: u64 = 128;
 
-/// The bit in a byte of a varint that says that more bytes follow.
+/// The bit in a byte of a varint that means that more bytes follow.
 const MORE: u8 = 0x80;
 
 /// A column that is being written.
@@ -20,7 +20,7 @@ const MORE: u8 = 0x80;
 pub(super) struct Column(Vec<u8>);
 
 impl Column {
-    /// Appends a byte as it is.
+    /// Appends a byte unchanged.
     pub(super) fn byte(&mut self, value: u8) {
         self.0.push(value);
     }
@@ -62,7 +62,7 @@ const LEVEL: u32 = 3;
 ///
 /// # Errors
 ///
-/// Those of the compressor, which does not fail for output in memory.
+/// The errors of the compressor, which does not fail for output in memory.
 pub(super) fn pack(columns: &[Column]) -> io::Result<Vec<u8>> {
     let mut encoder = DeflateEncoder::new(Vec::new(), Compression::new(LEVEL));
     for column in columns {
@@ -78,7 +78,7 @@ pub(super) fn pack(columns: &[Column]) -> io::Result<Vec<u8>> {
 ///
 /// # Errors
 ///
-/// If the bytes were not made by `pack`.
+/// When the bytes are not the output of `pack`.
 pub(super) fn unpack(packed: &[u8]) -> io::Result<Vec<u8>> {
     let mut bytes = Vec::new();
     DeflateDecoder::new(packed).read_to_end(&mut bytes)?;

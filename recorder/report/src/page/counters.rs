@@ -19,7 +19,7 @@ const GROUP: usize = 8;
 /// Integers up to this are exact in JavaScript.
 const EXACT: f64 = 9_007_199_254_740_992.0;
 
-/// What identifies a counter: its process, its id, its category, its name, and the name of the value.
+/// The properties that identify a counter: its process, its id, its category, its name, and the name of the value.
 type Key = (u64, u64, NameIndex, NameIndex, u32);
 
 #[derive(Debug, Default)]
@@ -157,8 +157,8 @@ impl Counters {
         self.list.iter().map(row).collect()
     }
 
-    /// For each counter, whether its values are integers; then times, each relative to the previous one, the first relative to the begin of
-    /// the trace; and values, integers relative to the previous one, others as they are.
+    /// For each counter, whether its values are integers; then times, each relative to the previous one, the first relative to the
+    /// beginning of the trace; and values, integers relative to the previous one, others unchanged.
     pub(super) fn columns(&self, begin: u64) -> Vec<Column> {
         let mut columns: [Column; 4] = Default::default();
         let [kinds, times, integers, doubles] = &mut columns;

@@ -1,7 +1,7 @@
 //! Extracts the data of the page from the records of a trace, in one pass.
 //!
 //! Scheduling events become [tiles](super::tile) at once, so that only a few packed bytes are kept for each of millions of switches. Spans
-//! are kept in full until the end, since the format allows a span that began long ago to come last.
+//! are kept in full until the end, since the format permits a span that began long ago to be the last record.
 
 use fxt_reader::record::{Event as TraceEvent, EventKind, WEIGHT_INFO};
 use fxt_reader::{Koid, Nanos, ObjectType, Record};
@@ -82,7 +82,7 @@ impl Extract {
     ///
     /// # Errors
     ///
-    /// If a block cannot be packed.
+    /// When a block cannot be packed.
     pub(super) fn take(&mut self, record: &Record<'_>) -> Result<(), PageError> {
         match record {
             Record::KernelObject(object) => match object.object_type {
@@ -102,7 +102,7 @@ impl Extract {
     ///
     /// # Errors
     ///
-    /// If a block cannot be packed.
+    /// When a block cannot be packed.
     pub(super) fn switched(&mut self, switched: &Switched<'_>) -> Result<(), PageError> {
         let Switched { time: Nanos(time), cpu: fxt_reader::Cpu(cpu), said, .. } = *switched;
         let outgoing = self.side(switched.outgoing);
@@ -178,7 +178,7 @@ impl Extract {
     ///
     /// # Errors
     ///
-    /// If a block cannot be packed.
+    /// When a block cannot be packed.
     pub(super) fn woken(&mut self, woken: &Woken<'_>) -> Result<(), PageError> {
         let thread = self.threads.index(woken.thread);
         let waker = WakeupSaid::of(woken.args).waker.map(|koid| self.threads.index(koid));
@@ -192,7 +192,7 @@ impl Extract {
     ///
     /// # Errors
     ///
-    /// If a block cannot be packed.
+    /// When a block cannot be packed.
     pub(super) fn moved(&mut self, moved: &Moved) -> Result<(), PageError> {
         let Moved { time, thread, from, to } = *moved;
         let thread = self.threads.index(thread);
@@ -201,11 +201,11 @@ impl Extract {
         self.close_full_tile()
     }
 
-    /// Takes the moment from which the state of a CPU is unknown.
+    /// Processes the moment from which the state of a CPU is unknown.
     ///
     /// # Errors
     ///
-    /// If a block cannot be packed.
+    /// When a block cannot be packed.
     pub(super) fn vacated(&mut self, vacated: &Vacated) -> Result<(), PageError> {
         let (cpu, to) = (vacated.cpu.0, vacated.time.0);
         let mut from = to;
@@ -229,7 +229,7 @@ impl Extract {
             ("fxtrec", "trace_stats") => self.info.finished = true,
             ("fxtrec", "clock_info" | "stack_info" | WEIGHT_INFO) => return Ok(()),
             ("fxtrec", "host_steal" | "quota_stat") => {}
-            // The analysis reports the effects of these, and wake-ups name the waker themselves.
+            // The analysis reports the effects of these records, and wake-ups name the waker themselves.
             ("fxtrec", "lost") | ("sched", "waking" | "migrate" | "throttled") => {}
             (_, name) => return self.span(event, name),
         }
@@ -262,7 +262,7 @@ impl Extract {
         self.close_full_tile()
     }
 
-    /// Takes an event that is not a span of a thread: of an operation, a flow or a counter.
+    /// Processes an event that is not a span of a thread: one of an operation, a flow or a counter.
     fn across(&mut self, event: &TraceEvent<'_>, name: &str, thread: ThreadIndex) {
         let (time, process) = (event.time.0, event.thread.process.0);
         let category = self.spans.name(event.category);
@@ -338,16 +338,16 @@ impl Extract {
         self.range = Some((begin.min(time), end.max(time)));
     }
 
-    /// The CPUs with any events.
+    /// The CPUs that have any events.
     pub(super) fn cpus(&self) -> impl Iterator<Item = u16> + '_ {
         self.lanes.cpus().iter().zip(0..).filter(|(lane, _)| lane.seen).map(|(_, cpu)| cpu)
     }
 
-    /// Closes what is open. Returns the begin and the end of the trace, in nanoseconds of its clock.
+    /// Closes open intervals. Returns the begin and the end of the trace, in nanoseconds of its clock.
     ///
     /// # Errors
     ///
-    /// If the last tile cannot be packed.
+    /// When the last tile cannot be packed.
     pub(super) fn finish(&mut self) -> Result<(u64, u64), PageError> {
         self.close_tile()?;
         let packed = std::mem::take(&mut self.packer).finish().map_err(PageError::Pack)?;
@@ -370,7 +370,7 @@ impl Extract {
     ///
     /// # Errors
     ///
-    /// If a tile cannot be unpacked.
+    /// When a tile cannot be unpacked.
     pub(super) fn replay(&self, end: u64, observer: &mut impl Observer) -> Result<(), PageError> {
         let mut lanes = Lanes::default();
         for tile in &self.tiles {
@@ -426,7 +426,7 @@ mod tests {
         scene.lose(60, 1, 7);
         scene.switch(70, 1, 0, Leaves::R, 102);
         scene.end(80);
-        // The idle task was seen to leave, so it had the CPU since the second gap.
+        // The idle task was switched out there, so it had the CPU since the second gap.
         let expected = [(false, 40, 50), (true, 60, 70), (false, 70, 80)];
         assert_eq!(on_one(&scene, 10), expected);
     }

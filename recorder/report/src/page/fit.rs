@@ -17,7 +17,7 @@ use crate::Report;
 use crate::stacks::Recorded;
 
 /// The percentage of the remaining space that each part may take if not everything fits, in this order: the coarsest bins; the coarsest
-/// spans; what programs report in addition to spans; stacks; the listed tiles. Finer bins and other tiles share the rest.
+/// spans; data that programs report in addition to spans; stacks; the listed tiles. Finer bins and other tiles share the rest.
 const FOR_BINS: u64 = 40;
 const FOR_SPANS: u64 = 20;
 const FOR_TOLD: u64 = 15;
@@ -36,7 +36,8 @@ const HIGHEST: usize = 99_999_999;
 /// After this many halvings, nothing is left.
 const MOST_ROUNDS: u32 = 80;
 
-/// If the spans of the coarsest level take too much, those closer than a width are merged. This limits the width, in bins of that level.
+/// If the spans of the coarsest level take too much space, spans that are closer than a width are merged. This limits the width, in bins of
+/// that level.
 const LONGEST: u64 = 4096;
 
 /// A chunk: the block of its bins, and that of its spans.
@@ -45,7 +46,7 @@ type Chunk = (Vec<u8>, Option<Vec<u8>>);
 /// The chosen stacks, and their blocks.
 type Stacks = (Chosen, Vec<Vec<u8>>);
 
-/// What should be in the page, if it fits.
+/// The requested content of the page, if it fits.
 #[derive(Debug)]
 pub(super) struct Parts<'a> {
     pub(super) extract: &'a mut Extract,
@@ -58,7 +59,7 @@ pub(super) struct Parts<'a> {
     pub(super) begin: u64,
 }
 
-/// What is in the page.
+/// The content of the page.
 #[derive(Debug)]
 pub(super) struct Fitted {
     pub(super) blocks: Blocks,
@@ -94,7 +95,7 @@ impl Parts<'_> {
     ///
     /// # Errors
     ///
-    /// If a block cannot be packed.
+    /// When a block cannot be packed.
     pub(super) fn fit(mut self, mut room: Room, report: &Report) -> io::Result<Fitted> {
         let (coarsest, mut alike) = self.coarsest(Room(u64::MAX))?;
         let mut levels = vec![vec![coarsest]];

@@ -9,7 +9,7 @@ use super::threads::ThreadIndex;
 /// The maximum number of arrows, and of flows that are open at once.
 const MOST: usize = 100_000;
 
-/// What identifies a flow: its category, its name and its id.
+/// The properties that identify a flow: its category, its name and its id.
 pub(super) type Key = (NameIndex, NameIndex, u64);
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -97,7 +97,7 @@ mod tests {
         flows.take(key(2), at(1, 11), true, true);
         flows.take(key(1), at(2, 20), false, true);
         flows.take(key(1), at(3, 30), false, false);
-        // The first flow has ended already, the other one never began.
+        // The first flow has already ended, and the other one never began.
         flows.take(key(1), at(4, 40), false, false);
         flows.take(key(3), at(4, 50), false, false);
         let arrows: Vec<_> = flows.arrows.iter().map(|it| (it.from, it.to, it.name)).collect();

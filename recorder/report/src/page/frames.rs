@@ -18,12 +18,12 @@ use crate::stacks::{Recorded, Stack};
 const NO_FILE: u32 = 0;
 const KERNEL: u32 = 1;
 
-/// The size of one more of each in the page, in bytes, compressed and as text.
+/// The size of one more entry of each table in the page, in bytes, compressed and as text.
 const NODE_BYTES: u64 = 4;
 const FRAME_BYTES: u64 = 4;
 const STACK_BYTES: u64 = 4;
 
-/// What stacks with equal frames have in common.
+/// The common data of stacks with equal frames.
 type Same = (Option<ProviderId>, Koid, Option<u16>, *const u64);
 
 /// The stacks in the page.
@@ -122,7 +122,7 @@ impl Frames {
         Mark(lengths, self.bytes)
     }
 
-    /// Removes what was added since.
+    /// Removes everything that was added since.
     pub(super) fn back_to(&mut self, mark: Mark) {
         let Mark([names, files, frames, nodes, stacks], bytes) = mark;
         self.names.truncate(names);

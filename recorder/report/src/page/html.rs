@@ -1,4 +1,4 @@
-//! Assembles the page: markup, style, scripts, and the blocks in base64.
+//! Assembles the page: markup, styles, scripts, and the blocks in base64.
 //!
 //! Everything is in one file. A policy in its head forbids the page to load anything, and data of the trace is in elements that browsers do
 //! not run.
@@ -17,7 +17,7 @@ const FRAME: &str = include_str!("assets/page.html");
 /// The charting library, as published.
 const UPLOT: &str = include_str!("assets/uplot/uPlot.iife.min.js");
 
-/// Its licence, which has to accompany it.
+/// Its licence, which must accompany it.
 const UPLOT_LICENCE: &str = include_str!("assets/uplot/LICENSE");
 
 const UPLOT_STYLE: &str = include_str!("assets/uplot/uPlot.min.css");
@@ -54,7 +54,7 @@ const SCRIPTS: [&str; 21] = [
     include_str!("assets/js/main.js"),
 ];
 
-/// The scripts for stacks, left out of pages without stacks. They come before the last of the other scripts.
+/// The scripts for stacks, left out of pages without stacks. They precede the last of the other scripts.
 const STACK_SCRIPTS: [&str; 2] =
     [include_str!("assets/js/stacks.js"), include_str!("assets/js/flame.js")];
 
@@ -68,7 +68,7 @@ const STACK_STYLE: &str = include_str!("assets/css/stacks.css");
 ///
 /// # Errors
 ///
-/// Those of `out`.
+/// The errors of `out`.
 pub(super) fn write(contents: &Value, blocks: &[Vec<u8>], out: &mut dyn Write) -> io::Result<()> {
     let has_stacks = !contents["stacks"].is_null();
     let has_told = !contents["told"].is_null();
@@ -124,7 +124,7 @@ fn write_blocks(blocks: &[Vec<u8>], out: &mut dyn Write) -> io::Result<()> {
     Ok(())
 }
 
-/// The same with texts as they are shown: a name may have characters that change the direction of what is next to it.
+/// The same, for texts as displayed: a name may contain characters that change the direction of adjacent text.
 fn shown(value: Value) -> Value {
     match value {
         Value::String(text) => Value::String(clean(&text)),

@@ -4,7 +4,7 @@
 use fxt_reader::record::Args;
 use fxtrec_sched::signed;
 
-/// What the page shows of `trace_info` and `trace_stats`. Traces of other
+/// The part of `trace_info` and `trace_stats` that the page shows. Traces of other
 /// recorders have neither.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct Info {

@@ -18,7 +18,7 @@ pub(super) enum Event {
     /// A CPU switches to another thread.
     Switch {
         cpu: u16,
-        /// The thread that was switched out and now has another state; idle stands for none.
+        /// The thread that was switched out and now has another state; idle means none.
         outgoing: ThreadIndex,
         state: State,
         /// The thread that has the CPU, and runs.
@@ -28,7 +28,7 @@ pub(super) enum Event {
     },
     /// A thread became able to run.
     Wake {
-        /// The CPU it is to run on.
+        /// The CPU on which it will run.
         cpu: u16,
         thread: ThreadIndex,
         /// The thread that woke it, if known.
@@ -43,7 +43,7 @@ pub(super) enum Event {
     /// A thread turns out to have had a CPU since its occupant became unknown, in nanoseconds of the trace's clock; 0 for before the trace.
     /// If the thread's state was unknown, it ran.
     Claim { cpu: u16, thread: ThreadIndex, since: u64, ran_since: Option<u64> },
-    /// What was taken from the slice that the CPU's next switch ends, at the same time.
+    /// The data taken from the slice that ends with the CPU's next switch, at the same time.
     Taken { cpu: u16, taken: Taken },
     /// A CPU has no occupant, or an unknown one; this applies to the previous `length` nanoseconds as well.
     Vacate { cpu: u16, length: u64 },
@@ -63,7 +63,7 @@ impl Event {
     }
 }
 
-/// What was taken from a slice, as far as it was recorded.
+/// The time taken from a slice, as far as it was recorded.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Taken {
     /// Time taken by the host, in nanoseconds.
@@ -71,7 +71,7 @@ pub(super) struct Taken {
     /// Time taken by interrupts, in nanoseconds.
     pub(super) irq: u64,
     pub(super) irqs: u64,
-    /// How long before the slice's end the scheduler requested it.
+    /// How long before the slice's end the scheduler requested the switch.
     pub(super) asked: Option<u64>,
 }
 
@@ -119,12 +119,12 @@ pub(super) struct ThreadLane {
 pub(super) struct Lanes {
     cpus: Vec<CpuLane>,
     threads: Vec<ThreadLane>,
-    /// What the host took from the slice that ends with the next event.
+    /// The time that the host took from the slice that ends with the next event.
     stolen: u64,
 }
 
 impl Lanes {
-    /// Applies one more event, which must not be older than the last.
+    /// Applies one more event, which must not be older than the previous one.
     pub(super) fn apply(&mut self, stamped: Stamped, observer: &mut impl Observer) {
         let time = stamped.time;
         match stamped.event {
@@ -190,7 +190,7 @@ impl Lanes {
         }
     }
 
-    /// The occupant has the CPU until the first time; another has it from the second time on.
+    /// The occupant has the CPU until the first time; another thread has it from the second time on.
     fn give(
         &mut self,
         cpu: u16,
@@ -293,7 +293,7 @@ mod tests {
     }
 
     #[test]
-    fn a_cpu_that_is_vacated_is_nobodys_until_it_is_claimed() {
+    fn a_cpu_that_is_vacated_has_no_owner_until_it_is_claimed() {
         let lost = [
             (40, Event::Change { thread: A, state: State::Unknown, since: 20 }),
             (40, Event::Vacate { cpu: 0, length: 20 }),

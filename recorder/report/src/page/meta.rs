@@ -1,4 +1,4 @@
-//! The page's table of contents: what the page needs before its first frame, as JSON.
+//! The page's table of contents: the data that the page needs before its first frame, as JSON.
 //!
 //! Times are nanoseconds after the begin of the trace; JavaScript represents them exactly for more than a hundred days.
 
@@ -36,10 +36,10 @@ pub(super) struct Blocks {
     pub(super) alike: u32,
 }
 
-/// Stands in for a block's number if the tile is left out.
+/// Used in place of a block's number if the tile is left out.
 const LEFT_OUT: i8 = -1;
 
-/// The blocks of what programs report in addition to spans.
+/// The blocks of data that programs report in addition to spans.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Told {
     pub(super) arguments: Option<usize>,
@@ -113,7 +113,7 @@ impl Contents<'_> {
         })
     }
 
-    /// What programs report in addition to spans: operations, which have separate tracks after all threads; arguments, flows and
+    /// Data that programs report in addition to spans: operations, which have separate tracks after all threads; arguments, flows and
     /// counters.
     fn told(&self) -> Value {
         let Extract { threads, operations, arguments, flows, counters, .. } = self.extract;
@@ -208,7 +208,7 @@ impl Contents<'_> {
         gaps.map(|gap| json!([gap.cpu, self.at(gap.from), self.at(gap.to), gap.count])).collect()
     }
 
-    /// What else is missing, outside of the gaps of CPUs.
+    /// Other missing data, outside of the gaps of CPUs.
     fn lost(&self) -> Value {
         let losses = &self.report.losses;
         let providers = losses.providers.iter().take(LISTED_PROVIDERS);

@@ -88,7 +88,7 @@ pub struct Page {
     budget: Budget,
     /// The name of the trace's file.
     file: Option<String>,
-    /// The error after which nothing more is taken.
+    /// The error after which no more records are accepted.
     failed: Option<PageError>,
 }
 
@@ -136,11 +136,11 @@ impl Page {
         self
     }
 
-    /// Writes the page; `report` must be of the same trace. The [`Written`] says what was left out.
+    /// Writes the page; `report` must be of the same trace. The [`Written`] lists the parts that were left out.
     ///
     /// # Errors
     ///
-    /// [`PageError::Write`] if `out` fails, [`PageError::Pack`] if the compressor fails, which only needs memory.
+    /// [`PageError::Write`] if `out` fails, [`PageError::Pack`] if the compressor fails, which only happens when memory is short.
     pub fn write(self, report: &Report, out: &mut dyn Write) -> Result<Written, PageError> {
         let Self { mut extract, recorded, budget, file, failed } = self;
         if let Some(error) = failed {
@@ -223,7 +223,7 @@ fn replay<'a>(
     Ok(Some(both.1))
 }
 
-/// What a written page contains.
+/// The content of a written page.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Written {
     /// The size of the file.
@@ -264,7 +264,8 @@ impl Page {
     }
 }
 
-/// Takes the effects of events on CPUs and threads from the analysis, and from the records what the analysis does not use.
+/// Receives the effects of events on CPUs and threads from the analysis, and reads from the records the data that the analysis does not
+/// use.
 impl Observer for Page {
     fn record(&mut self, item: &Item<'_>) {
         self.recorded.take(item.provider, &item.record);

@@ -18,7 +18,7 @@ const MOST_TRACKS: usize = 200;
 /// The maximum number of rows of a track; further operations share the last row.
 const MOST_ROWS: usize = 256;
 
-/// What identifies an operation: its process, its id, and its track.
+/// The properties that identify an operation: its process, its id, and its track.
 type Key = (u64, u64, usize);
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]

@@ -1,4 +1,4 @@
-//! Compresses blocks on other threads, in parallel to the code that makes them; both take about equally long.
+//! Compresses blocks on other threads, in parallel to the code that generates them; both take about equally long.
 //!
 //! ```text
 //!  columns 0, 1, 2, ...  --0, 2, ...-->  thread fxtrec-pack-0 \
@@ -13,7 +13,7 @@ use std::thread::{Builder, JoinHandle, available_parallelism};
 
 use super::columns::{Column, pack};
 
-/// The maximum number of threads: the code that makes the columns cannot keep more of them busy.
+/// The maximum number of threads: the code that generates the columns cannot keep more of them busy.
 const MOST_LANES: usize = 4;
 
 /// The maximum number of blocks that wait for a thread.
@@ -30,7 +30,7 @@ struct Lane {
     thread: JoinHandle<io::Result<Packed>>,
 }
 
-/// Packs blocks in the order in which they come.
+/// Compresses blocks in the order in which they arrive.
 #[derive(Debug, Default)]
 pub(super) struct Packer {
     lanes: Vec<Lane>,
@@ -46,7 +46,7 @@ impl Packer {
     ///
     /// # Errors
     ///
-    /// Those of the compressor. Errors of other threads are returned by [`finish`](Self::finish).
+    /// The errors of the compressor. Errors of other threads are returned by [`finish`](Self::finish).
     pub(super) fn take(&mut self, columns: Vec<Column>) -> io::Result<()> {
         // Each of the first blocks starts a thread.
         if !self.complete {
@@ -68,7 +68,7 @@ impl Packer {
     ///
     /// # Errors
     ///
-    /// Those of the compressor, which does not fail for output in memory.
+    /// The errors of the compressor, which does not fail for output in memory.
     pub(super) fn finish(self) -> io::Result<Vec<Vec<u8>>> {
         let mut blocks = self.here;
         // Closes all channels before it waits for the first thread.

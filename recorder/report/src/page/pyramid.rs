@@ -168,7 +168,7 @@ impl Levels {
     ///
     /// # Errors
     ///
-    /// Those of the compressor, which does not fail here.
+    /// The errors of the compressor, which does not fail here.
     pub(super) fn pack(&self, level: usize) -> io::Result<Vec<Vec<u8>>> {
         let Some(bins) = self.0.get(level) else { return Ok(Vec::new()) };
         let chunks = MERGED.pow(u32::try_from(level).unwrap_or(MAX_LEVEL));
@@ -178,11 +178,11 @@ impl Levels {
     }
 
     /// The only chunk of the coarsest level. If it is too large for `fits`, neighbouring bins are merged to look alike: four, sixteen, ...
-    /// of them, up to all. Also returns how many look alike.
+    /// of them, up to all. Also returns how many bins look alike.
     ///
     /// # Errors
     ///
-    /// Those of the compressor, which does not fail here.
+    /// The errors of the compressor, which does not fail here.
     pub(super) fn pack_coarsest(&self, fits: impl Fn(&[u8]) -> bool) -> io::Result<(Vec<u8>, u32)> {
         let mut chunk = self.pack(0)?.pop().unwrap_or_default();
         let mut coarser: Option<Level> = None;

@@ -6,7 +6,7 @@ use super::args::ArgsIndex;
 use super::columns::{Column, pack};
 use super::spans::{Span, SpanKind};
 
-/// The kinds of spans in a block. From `MANY` on, they stand for several short spans: `MANY` plus their number.
+/// The kinds of spans in a block. From `MANY` on, they represent several short spans: `MANY` plus their number.
 mod kind {
     pub(super) const WHOLE: u64 = 0;
     pub(super) const OPEN: u64 = 1;
@@ -54,7 +54,7 @@ fn columns<'a>(spans: impl Iterator<Item = &'a Span>, start: u64) -> [Column; 7]
             SpanKind::Instant => kind::INSTANT,
             SpanKind::Many(count) => kind::MANY + u64::from(count),
         });
-        // For spans that have arguments: how many spans without arguments precede.
+        // For spans that have arguments: the number of preceding spans without arguments.
         if span.args != ArgsIndex::default() {
             args.number(at - next);
             args.number(span.args.0.into());

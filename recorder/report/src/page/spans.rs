@@ -1,6 +1,6 @@
 //! Spans that instrumented code reports, on the thread that ran it.
 //!
-//! A span is a pair of duration begin and end, a complete event, or an instant, which has no length. A complete event may come long after
+//! A span is a pair of duration begin and end, a complete event, or an instant, which has no length. A complete event may follow long after
 //! spans that began later, so all spans are kept until the end of the trace. Then they are sorted, and get their nesting depth:
 //!
 //! ```text
@@ -49,7 +49,7 @@ pub(super) struct Span {
 #[derive(Debug, Default)]
 pub(super) struct Spans {
     list: Vec<Span>,
-    /// Spans whose end is still to come, by thread, as indexes into `list`.
+    /// Spans whose end is not read yet, by thread, as indexes into `list`.
     open: FxHashMap<ThreadIndex, Vec<usize>>,
     names: Vec<String>,
     by_name: FxHashMap<String, NameIndex>,
@@ -237,7 +237,7 @@ mod tests {
         for time in 0..MANY {
             spans.begin(A, time, "recursion");
         }
-        // The enclosing spans are those that end after its begin, in any order of their ends.
+        // The enclosing spans are those that end after its beginning, in any order of their ends.
         spans.complete(A, (MANY, MANY + 1), "within");
         let finished = spans.finish(MANY + 2);
         let depths: Vec<u8> = finished.list.iter().map(|span| span.depth).collect();

@@ -1,15 +1,15 @@
 //! The stacks of the page: each belongs to a wait that a lane shows, to the waker that ended it, or to a moment on a CPU.
 //!
 //! Stacks are assigned to waits when the tiles are [replayed](super::extract::Extract::replay), by the rule of [`crate::stacks`]: a wait
-//! has the stack that was taken during it, or slightly before it if its switch was seen late.
+//! has the stack that was recorded during it, or slightly before it if its switch was seen late.
 //!
 //! ```text
 //!   lane     ─ running ─┤────── sleeping ──────┤ woken ├─ running ─
 //!   stacks                x of the wait       x of the waker
 //! ```
 //!
-//! Their part of a page is limited. The longest waits come first; if not all samples fit, only every second, fourth, eighth, ... is taken.
-//! The page says what was left out.
+//! Their part of a page is limited. The longest waits are first; if not all samples fit, only every second, fourth, eighth, ... is
+//! included. The page states which ones were left out.
 
 use std::cmp::Reverse;
 
@@ -137,7 +137,7 @@ impl<'a> Placing<'a> {
         self.waits.push(Wait { thread, begin, length: end - begin, stack, wake });
     }
 
-    /// Chooses what fits into `room` bytes.
+    /// Chooses as much as fits into `room` bytes.
     pub(super) fn choose(&mut self, threads: &Threads, room: u64) -> Chosen {
         let open: Vec<ThreadIndex> = self.of.keys().copied().collect();
         for thread in open {
@@ -223,7 +223,7 @@ pub(super) struct Chosen {
     waits: Vec<(Wait, (u32, Option<u32>))>,
     /// By thread and time, with the number of the stack.
     samples: Vec<(ThreadIndex, u64, u32)>,
-    /// Every how many samples one is taken.
+    /// One of this many samples is included.
     every: usize,
     /// The number of waits with stacks that are left out, and the length of the longest of them.
     left_out: (u64, u64),

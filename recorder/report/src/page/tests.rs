@@ -92,7 +92,7 @@ fn the_contents_name_threads_cpus_and_the_length_of_the_trace() {
     // Koid, name, process and its name, running and waiting time, longest wait.
     let worker = &contents["threads"][1];
     assert_eq!(worker.to_string(), r#"[41,"worker",40,"server",4000,3000,3000]"#);
-    // Busy until it idles; the worker had it first.
+    // Busy until it becomes idle; the worker had it first.
     assert_eq!(contents["cpus"].to_string(), "[[0,8000]]");
 }
 
@@ -286,7 +286,7 @@ fn arguments_beyond_what_has_room_are_left_out_and_counted() {
 }
 
 #[test]
-fn a_page_of_a_trace_that_tells_nothing_else_has_no_script_for_it() {
+fn a_page_of_a_trace_that_contains_nothing_else_has_no_script_for_it() {
     let (text, contents) = page(waiting(), 100);
     assert!(contents["told"].is_null() && contents["stacks"].is_null());
     assert!(!text.contains("fx.told ="));

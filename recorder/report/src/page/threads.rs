@@ -35,7 +35,7 @@ impl fmt::Display for ThreadIndex {
     }
 }
 
-/// What is known about a thread.
+/// The known facts about a thread.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct Thread {
     pub(super) koid: u64,

@@ -21,13 +21,13 @@ pub(super) mod head {
     pub(in crate::page) const CHANGE: u8 = 80;
     pub(in crate::page) const TAKEN: u8 = 96;
     pub(in crate::page) const CLAIM: u8 = 97;
-    /// A claim for a thread that ran.
+    /// A correction for a thread that ran.
     pub(in crate::page) const CLAIM_RUNNING: u8 = 98;
     pub(in crate::page) const MOVE: u8 = 99;
     pub(in crate::page) const VACATE: u8 = 128;
 }
 
-/// The number of states that a head can hold. A wake-up to the first one, unknown, means that the state does not change.
+/// The number of states that a head can hold. A wake-up to the first state, unknown, means that the state does not change.
 const STATES: u8 = 16;
 
 /// The first head that is not a switch, a wake-up or a change.
@@ -163,7 +163,7 @@ fn since(age: u64, now: u64) -> Option<u64> {
     if age == 0 { Some(0) } else { now.checked_sub(age - 1) }
 }
 
-/// The lanes at a time: for each CPU its occupant and since when; then for each thread with a known state that state, since when, the CPU,
+/// The state of all lanes at time `now`: for each CPU its occupant and since when; then for each thread with a known state that state, since when, the CPU,
 /// and the waker.
 fn snapshot(lanes: &Lanes, now: u64) -> [Column; SNAPSHOT_COLUMNS] {
     let mut columns: [Column; SNAPSHOT_COLUMNS] = Default::default();
@@ -187,12 +187,12 @@ fn snapshot(lanes: &Lanes, now: u64) -> [Column; SNAPSHOT_COLUMNS] {
 }
 
 impl Tile {
-    /// Applies this tile to `lanes`, to which all earlier tiles must be applied already. False if the block was not made by a
+    /// Applies this tile to `lanes`, to which all earlier tiles must be applied already. Returns false if the block was not written by a
     /// [`TileWriter`].
     ///
     /// # Errors
     ///
-    /// If the block cannot be decompressed.
+    /// When the block cannot be decompressed.
     pub(super) fn replay(
         &self,
         lanes: &mut Lanes,

@@ -4,7 +4,7 @@ use super::lanes::Observer;
 use super::state::State;
 use super::threads::ThreadIndex;
 
-/// A sum of intervals; some of them began before the trace, at 0.
+/// A sum of intervals; some intervals began before the trace, at 0.
 #[derive(Clone, Copy, Debug, Default)]
 struct Sum {
     nanos: u128,

@@ -26,8 +26,8 @@ fn parts(report: &SpanReport) -> (Vec<(&'static str, u64)>, u64) {
     (all.filter(|part| part.1 > 0).collect(), time.unknown / 1000)
 }
 
-/// COMMAND's process is 100; its thread 101 has a span from 0 to 100 us. In it, the thread waits while its own 102 has the CPU, and while
-/// 201 has it, which existed before.
+/// COMMAND's process is 100; its thread 101 has a span from 0 to 100 us. In this span, the thread waits while the CPU is used by COMMAND's
+/// own 102, and by 201, which existed before.
 fn late() -> Scene {
     let mut scene = Scene::of_command(ALL, 100);
     scene.switch(0, 0, 0, Leaves::R, 101);
@@ -118,7 +118,7 @@ fn a_span_of_which_something_is_unknown_is_censored_in_its_parts_and_not_in_its_
 }
 
 #[test]
-fn what_the_recording_does_not_tell_is_not_known() {
+fn what_the_recording_does_not_report_is_not_known() {
     let report = |scene: &mut Scene| {
         scene.switch(0, 0, 0, Leaves::R, 101).span((0, 10), 101, "request").end(20);
         measured(scene)
@@ -163,7 +163,7 @@ fn spans_of_one_name_are_chosen_by_thread_and_range_and_put_together() {
 proptest! {
     #![proptest_config(ProptestConfig { cases: 200, failure_persistence: None, ..ProptestConfig::default() })]
 
-    /// Whatever is in the file, the parts and the unknown time sum up to the length of the span.
+    /// Whatever the file contains, the parts and the unknown time add up to the length of the span.
     #[test]
     fn the_parts_of_a_span_are_as_long_as_it_is(
         steps in prop::collection::vec(any::<(u8, u8, u8, u8)>(), 5..80),

@@ -26,16 +26,16 @@ const KERNEL: usize = 1;
 struct Tables {
     strings: Vec<String>,
     known_strings: FxHashMap<String, usize>,
-    /// For each function its name and its resource.
+    /// For each function, its name and its resource.
     functions: Vec<(usize, Option<usize>)>,
     known_functions: FxHashMap<(usize, Option<usize>), usize>,
-    /// For each frame its address in its file, its category, and its function.
+    /// For each frame, its address in its file, its category, and its function.
     frames: Vec<(Option<u64>, usize, usize)>,
     known_frames: FxHashMap<(Option<u64>, usize, usize), usize>,
-    /// For each stack the stack of the caller, and the frame.
+    /// For each stack, the stack of the caller, and the frame.
     stacks: Vec<(Option<usize>, usize)>,
     known_stacks: FxHashMap<(Option<usize>, usize), usize>,
-    /// For each resource its file and its name.
+    /// For each resource, its file and its name.
     resources: Vec<(usize, usize)>,
     known_resources: FxHashMap<usize, usize>,
 }
@@ -189,7 +189,7 @@ fn thread(kind: Kind, samples: &[&Sample<'_>], libraries: &mut Libraries) -> Val
 /// Writes profiles of a trace as one, in which each thread occurs once for each kind of stack.
 ///
 /// # Errors
-/// Those of `out`.
+/// The errors of `out`.
 pub fn write_firefox(profiles: &[Profile<'_>], out: &mut dyn Write) -> io::Result<()> {
     let mut libraries = Libraries::default();
     let mut threads = Vec::new();

@@ -64,7 +64,7 @@ struct Frame<'a> {
     /// Within the module, if that is known.
     address: u64,
     kernel: bool,
-    /// Inlined functions come first.
+    /// Inlined functions are first.
     #[serde(skip_serializing_if = "<[_]>::is_empty")]
     lines: Vec<Line<'a>>,
 }
@@ -163,7 +163,7 @@ fn place<'a>(blocked: &'a Blocked, place: &super::Place<'a>) -> Place<'a> {
 /// Writes all stacks, and the `most` longest waits.
 ///
 /// # Errors
-/// Those of `out`.
+/// The errors of `out`.
 pub fn write_json(blocked: &Blocked, most: usize, out: &mut dyn Write) -> io::Result<()> {
     let document = Document {
         format: "fxtrec-stacks",

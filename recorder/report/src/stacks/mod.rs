@@ -40,7 +40,7 @@ pub use runtime::Runtime;
 pub use svg::write_svg;
 pub use text::write_text;
 
-/// By how many nanoseconds a switch that was seen late may be later than its stack.
+/// How many nanoseconds after its stack a switch may be reported that was seen late.
 pub const LATE: u64 = 1_000_000;
 
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -88,7 +88,7 @@ pub struct Blocked {
 pub struct Place<'a> {
     /// The index of one of their stacks; `None` if they have none.
     pub stack: Option<usize>,
-    /// What their stacks lack, taken together.
+    /// The missing parts of their stacks, combined.
     pub problems: u32,
     /// The longest first.
     pub waits: Vec<&'a Wait>,
@@ -98,7 +98,7 @@ pub struct Place<'a> {
 /// Reads a trace twice; `None` if no stacks were recorded.
 ///
 /// # Errors
-/// Those of `open` and of the reader.
+/// The errors of `open` and of the reader.
 pub fn blocked<'r, E: From<Error>>(
     mut open: impl FnMut() -> Result<Reader<'r>, E>,
     options: Options,

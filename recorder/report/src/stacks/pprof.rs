@@ -129,7 +129,7 @@ fn encode(profile: &Profile<'_>) -> Vec<u8> {
 /// Writes a profile for `go tool pprof` and compatible tools.
 ///
 /// # Errors
-/// Those of `out`.
+/// The errors of `out`.
 pub fn write_pprof(profile: &Profile<'_>, out: &mut dyn Write) -> io::Result<()> {
     let mut gzip = GzEncoder::new(out, Compression::default());
     gzip.write_all(&encode(profile))?;

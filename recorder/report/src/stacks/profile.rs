@@ -29,7 +29,7 @@ pub struct Sample<'a> {
 
 impl<'a> Profile<'a> {
     /// The profile of a kind. For waits: the blocked time of each long wait, by the stack of the waiting thread or by that of its waker.
-    /// For time on a CPU: each sample stands for the same time.
+    /// For time on a CPU: each sample represents the same time.
     pub fn of(kind: Kind, blocked: &'a Blocked) -> Profile<'a> {
         let running = &blocked.running;
         let stack = |number: Option<usize>| number.map(|number| &blocked.recorded.all[number]);
@@ -119,7 +119,7 @@ fn part(name: &str) -> String {
 /// Writes a line for each distinct stack, for flamegraph.pl, inferno and speedscope.
 ///
 /// # Errors
-/// Those of `out`.
+/// The errors of `out`.
 pub fn write_folded(profile: &Profile<'_>, out: &mut dyn Write) -> io::Result<()> {
     let folded = profile.folded();
     folded.iter().try_for_each(|(line, weight)| writeln!(out, "{} {weight}", line.join(";")))

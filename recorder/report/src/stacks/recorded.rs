@@ -1,4 +1,4 @@
-//! The stacks of a trace, and what is known about their frames.
+//! The stacks of a trace, and the known facts about their frames.
 
 use std::collections::hash_map::Entry;
 use std::sync::Arc;
@@ -14,7 +14,7 @@ use serde::{Deserialize, Serialize};
 /// The process whose code is the kernel.
 const KERNEL: Koid = Koid(0);
 
-/// The owner of a koid: merged recordings have a kernel each.
+/// The owner of a koid: each of several merged recordings has its own kernel.
 type Process = (Option<ProviderId>, Koid);
 
 /// The stack of a thread at a time.
@@ -46,7 +46,7 @@ pub struct Frame<'a> {
     pub function: Option<&'a str>,
     /// The path of the file that it is in, and the address in the file, if known.
     pub module: Option<(&'a str, u64)>,
-    /// The places in the source code, if they were looked up; inlined functions come first.
+    /// The places in the source code, if they were looked up; inlined functions are first.
     pub lines: &'a [Line],
 }
 
@@ -145,7 +145,7 @@ const CALL_ENTRIES: [&str; 4] = ["do_syscall", "entry_SYSCALL", "el0_svc", "invo
 #[derive(Clone, Debug, Default)]
 pub struct Recorded {
     pub all: Vec<Stack>,
-    /// Waits longer than this, in nanoseconds, have a stack; `None` if the trace does not say anything about stacks.
+    /// Waits longer than this, in nanoseconds, have a stack; `None` if the trace has no information about stacks.
     pub over: Option<u64>,
     /// Whether only some processes have stacks.
     pub of_some: bool,
@@ -168,7 +168,7 @@ impl Recorded {
     /// Reads only the stacks of a trace.
     ///
     /// # Errors
-    /// Those of the reader; damaged records are left out.
+    /// The errors of the reader; damaged records are left out.
     pub fn read(reader: &mut Reader<'_>) -> Result<Recorded, Error> {
         let mut stacks = Recorded::default();
         loop {
@@ -181,7 +181,7 @@ impl Recorded {
         }
     }
 
-    /// Takes what a record says about stacks. A stack is added at the end of `all`.
+    /// Processes a record about stacks. A stack is added at the end of `all`.
     pub fn take(&mut self, provider: Option<ProviderId>, record: &Record<'_>) {
         match record {
             Record::Backtrace(record) => {
@@ -370,7 +370,7 @@ impl Recorded {
         first + usize::from(!by_call)
     }
 
-    /// The mapping of a process that contained an address when the stack was taken.
+    /// The mapping of a process that contained an address when the stack was recorded.
     fn mapping(&self, process: Process, address: u64, stack: &Stack) -> Option<&Mapping> {
         let all = self.mappings.get(&process)?;
         // The number of mappings does not matter for the kernel, which keeps its mappings.

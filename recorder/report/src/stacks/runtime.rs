@@ -1,4 +1,4 @@
-//! What to do for the names of functions that a runtime compiled.
+//! How to get names of functions that a runtime compiled.
 
 use fxt_reader::ProviderId;
 use rustc_hash::FxHashMap;
@@ -57,7 +57,7 @@ struct Compiled {
 }
 
 impl Recorded {
-    /// The runtimes that compiled functions of these stacks, without writing the names of any to where fxtrec finds them; each once.
+    /// The runtimes that compiled functions of these stacks, but wrote no names where fxtrec looks for them; each is listed once.
     pub fn nameless_runtimes<'a>(
         &'a self,
         stacks: impl IntoIterator<Item = &'a Stack>,
@@ -82,7 +82,7 @@ impl Recorded {
     }
 }
 
-/// Whether a frame is in code that is in no file.
+/// Whether a frame is in code that belongs to no file.
 fn is_compiled(frame: &Frame<'_>) -> bool {
     !frame.in_kernel && frame.module.is_none()
 }
@@ -120,7 +120,7 @@ mod tests {
             let recorded = Recorded::read(&mut Reader::from_slice(&bytes)).expect("sound");
             recorded.nameless_runtimes(&recorded.all)
         };
-        // 0x9000 is in no file.
+        // 0x9000 belongs to no file.
         assert_eq!(runtimes("/opt/libjvm.so", &[]), [Runtime::Java]);
         assert_eq!(runtimes("/opt/libjvm.so", &[0x9000]), []);
         assert_eq!(runtimes("/lib/x.so", &[]), []);

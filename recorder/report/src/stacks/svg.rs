@@ -101,7 +101,7 @@ fn draw(name: &str, node: &Node, place: (f64, usize), total: u64, kind: Kind, ou
 /// Writes the graph of a profile.
 ///
 /// # Errors
-/// Those of `out`.
+/// The errors of `out`.
 pub fn write_svg(profile: &Profile<'_>, out: &mut dyn Write) -> io::Result<()> {
     let mut root = Node::default();
     for (line, weight) in profile.folded() {

@@ -28,7 +28,7 @@ fn each_long_wait_has_its_stack_and_the_longest_comes_first() {
     assert!(read(false).is_none());
 }
 
-/// Thread 71 of process 70, which has no stacks, is blocked from 60 to 68 ms on another CPU; `of` says which processes have stacks.
+/// Thread 71 of process 70, which has no stacks, is blocked from 60 to 68 ms on another CPU; `of` selects which processes have stacks.
 fn with_another_process(of: Option<&str>) -> Blocked {
     use fxt_writer::record::{ContextSwitch, KernelObject, ObjectType, ThreadState, Wakeup};
     use fxt_writer::{Arg, Koid as Id, Text, Ticks, Value, Writer};
@@ -65,7 +65,7 @@ fn where_only_some_processes_have_stacks_the_waits_of_others_are_left_out() {
         (blocked.waits.iter().map(|wait| wait.blocked.as_millis()).collect::<Vec<_>>(), is_about)
     };
     assert_eq!(waits(None), (vec![8, 5, 3, 2], [true, true]));
-    // Another wait of a process with stacks lacks its stack.
+    // Another wait of a process with stacks has none.
     assert_eq!(waits(Some(fxtrec_sched::backtrace::OF_CHOSEN)), (vec![5, 3, 2], [true, false]));
 }
 

@@ -20,7 +20,7 @@ fn waker(wait: &Wait) -> String {
     }
 }
 
-/// The functions of a stack, the innermost first, and what it lacks.
+/// The functions of a stack, the innermost first, and its missing parts.
 fn write_stack(
     blocked: &Blocked,
     stack: Option<usize>,
@@ -76,7 +76,7 @@ fn threads(place: &Place<'_>) -> String {
 /// Writes the `worst` longest waits with their stacks, and at most `rows` stacks with the time that threads were blocked in each.
 ///
 /// # Errors
-/// Those of `out`.
+/// The errors of `out`.
 pub fn write_text(
     blocked: &Blocked,
     (worst, rows): (usize, Option<usize>),

@@ -1,4 +1,4 @@
-//! The short form at the end of a recording: a few lines.
+//! The summary at the end of a recording: a few lines.
 
 use std::io::{self, Write};
 
@@ -9,10 +9,10 @@ use fxtrec_units::text::{counted, percent, short};
 /// The maximum number of CPUs that are named individually.
 const MAX_CPUS: usize = 8;
 
-/// Writes the short form, in the style of the summary before it.
+/// Writes the summary, in the style of the lines before it.
 ///
 /// # Errors
-/// Those of `out`.
+/// The errors of `out`.
 pub fn write_brief(report: &Report, out: &mut dyn Write) -> io::Result<()> {
     write_metrics(&[WAKEUP, PREEMPTED, SLICE], report, out)?;
     if let Some((what, text)) = worst_of_all(report) {
@@ -49,10 +49,10 @@ pub(super) fn strings_line(report: &Report) -> Option<String> {
     })
 }
 
-/// Writes the figures of the short form about waits and CPUs.
+/// Writes the summary's figures about waits and CPUs.
 ///
 /// # Errors
-/// Those of `out`.
+/// The errors of `out`.
 pub fn write_figures(report: &Report, out: &mut dyn Write) -> io::Result<()> {
     write_metrics(&[WAKEUP, PREEMPTED], report, out)?;
     write_busy(report, out)?;

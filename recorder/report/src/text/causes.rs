@@ -1,4 +1,4 @@
-//! What happened to each thread in addition to waiting: the time that the host, quotas and interrupts took.
+//! Effects on each thread other than waits: the time that the host, quotas and interrupts took.
 
 use std::cmp::Reverse;
 use std::io::{self, Write};
@@ -19,7 +19,7 @@ const MAX_PATH: usize = 120;
 /// Smaller shares of a CPU are not shown.
 const WORTH_A_LINE: f64 = 0.0005;
 
-/// The time that the host took, as a part of a sentence: `3.1 % of CPU 0, 0.4 % of CPU 1`. `None` if it took nothing notable.
+/// The time that the host took, as a part of a sentence: `3.1 % of CPU 0, 0.4 % of CPU 1`. `None` if that is too little to be mentioned.
 pub(super) fn host(report: &Report) -> Option<String> {
     let mut taken: Vec<&HostSteal> =
         report.host.iter().filter(|host| host.share() >= WORTH_A_LINE).collect();
@@ -36,7 +36,7 @@ pub(super) fn host(report: &Report) -> Option<String> {
 /// The maximum number of cgroups that are named individually.
 const MAX_CGROUPS: usize = 3;
 
-/// The cgroups that quotas stopped, as a sentence. `None` if they stopped none.
+/// The cgroups that quotas stopped, as a sentence. `None` if they stopped no cgroup.
 pub(super) fn stopped(report: &Report) -> Option<String> {
     let one = |quota: &Quota| {
         let periods = counted(quota.throttled_periods, "period", "periods");
@@ -48,7 +48,7 @@ pub(super) fn stopped(report: &Report) -> Option<String> {
         0 => String::new(),
         more => format!(", {more} more for less"),
     };
-    // If the recording cannot say which threads a quota stopped, the text says so.
+    // If the recording does not show which threads a quota stopped, the text says so.
     let which = match report.causes.has(Cause::Throttled) {
         true => "",
         false => "; which threads is not recorded",
@@ -86,10 +86,10 @@ pub(super) fn columns(report: &Report) -> Vec<Column> {
     report.facts().into_iter().map(column).collect()
 }
 
-/// Writes a row for each thread with any of these facts, and says which facts the recording does not have.
+/// Writes a row for each thread with any of these facts, and lists the facts that the recording does not have.
 ///
 /// # Errors
-/// Those of `out`.
+/// The errors of `out`.
 pub fn write_causes(
     report: &Report,
     rows: Option<usize>,
@@ -103,7 +103,7 @@ pub fn write_causes(
     };
     let lacks: Vec<&str> = Cause::ALL.into_iter().filter(lacking).map(Cause::name).collect();
     if report.causes == Causes::default() {
-        writeln!(out, "What delayed each task besides waiting: not recorded")?;
+        writeln!(out, "Delays of each task other than waits: not recorded")?;
         return writeln!(out);
     }
     let mut headings = vec![("Task", Side::Left)];
@@ -148,7 +148,7 @@ pub fn write_causes(
         grid.row(row(thread_name(thread), &thread.stats));
     }
     grid.row(row("TOTAL".to_owned(), report.total()));
-    writeln!(out, "{}", look.heading("What delayed each task besides waiting:"))?;
+    writeln!(out, "{}", look.heading("Delays of each task other than waits:"))?;
     grid.write(look, out)?;
     if shown < threads.len() {
         let rest = counted((threads.len() - shown) as u64, "more thread", "more threads");

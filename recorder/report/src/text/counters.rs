@@ -29,7 +29,7 @@ fn called(row: &CounterRow) -> String {
 /// Writes the table of counters, with a row for each series and at most `rows`; nothing if there are none.
 ///
 /// # Errors
-/// Those of `out`.
+/// The errors of `out`.
 pub fn write_counters(
     counters: &CounterReport,
     rows: Option<usize>,

@@ -1,4 +1,4 @@
-//! The summary of many traces: the head, and a row for each.
+//! The summary of many traces: the head, and one row per trace.
 
 use std::cmp::Reverse;
 use std::io::{self, Write};
@@ -12,10 +12,10 @@ use fxtrec_units::grid::{Grid, Side, printable};
 use fxtrec_units::look::Look;
 use fxtrec_units::text::{count, counted, short, short_or_dash};
 
-/// Writes what the traces are, and what is missing from them.
+/// Lists the traces, and the data that is missing from them.
 ///
 /// # Errors
-/// Those of `out`.
+/// The errors of `out`.
 pub fn write_fleet_head(report: &Report, look: Look, out: &mut dyn Write) -> io::Result<()> {
     let threads: u64 = report.threads().iter().map(|thread| thread.threads).sum();
     let of = match (report.hosts(), report.traces.iter().filter(|row| row.host.is_none()).count()) {
@@ -42,7 +42,7 @@ pub fn write_fleet_head(report: &Report, look: Look, out: &mut dyn Write) -> io:
 /// Writes a row for each trace: its figures of the style's metric, in the style's order.
 ///
 /// # Errors
-/// Those of `out`.
+/// The errors of `out`.
 pub fn write_traces(report: &Report, style: TableStyle, out: &mut dyn Write) -> io::Result<()> {
     let mut rows: Vec<&TraceRow> = report.traces.iter().collect();
     rows.sort_by_key(|row| rank(row, style));

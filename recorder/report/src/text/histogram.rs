@@ -30,7 +30,7 @@ fn by_powers(distribution: &Distribution) -> Vec<(u32, u64)> {
         let power = bucket.nanos.max(1).ilog2();
         let mut next = powers.last().map_or(power, |(last, _)| last + 1);
         while next <= power {
-            // Empty ones in between are part of the picture.
+            // Empty rows in between are part of the picture.
             powers.push((next, 0));
             next += 1;
         }
@@ -44,7 +44,7 @@ fn by_powers(distribution: &Distribution) -> Vec<(u32, u64)> {
 /// Writes the histogram of a distribution.
 ///
 /// # Errors
-/// Those of `out`.
+/// The errors of `out`.
 pub fn write_histogram(
     title: &str,
     distribution: &Distribution,

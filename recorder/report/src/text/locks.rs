@@ -44,7 +44,7 @@ fn name(row: &LockRow) -> String {
 /// Writes the table of locks, with at most `rows`; nothing if there are none.
 ///
 /// # Errors
-/// Those of `out`.
+/// The errors of `out`.
 pub fn write_locks(
     locks: &LockReport,
     rows: Option<usize>,

@@ -1,4 +1,4 @@
-//! What is missing from one or many traces.
+//! The data that is missing from one or many traces.
 
 use std::io::{self, Write};
 
@@ -8,10 +8,10 @@ use fxtrec_units::grid::printable;
 use fxtrec_units::look::Look;
 use fxtrec_units::text::{count, counted};
 
-/// Writes what was lost, why, and which losses are in no gap; nothing if nothing is missing.
+/// Writes how much was lost, why, and which losses are in no gap; nothing if nothing is missing.
 ///
 /// # Errors
-/// Those of `out`.
+/// The errors of `out`.
 pub(super) fn write_losses(report: &Report, look: Look, out: &mut dyn Write) -> io::Result<()> {
     let losses = &report.losses;
     if losses.gaps > 0 {

@@ -13,7 +13,7 @@ use fxtrec_units::text::{count, counted, percent, short, short_or_dash, wall_tim
 /// Writes what was recorded, and what is missing.
 ///
 /// # Errors
-/// Those of `out`.
+/// The errors of `out`.
 pub fn write_head(report: &Report, look: Look, out: &mut dyn Write) -> io::Result<()> {
     let length = report.span.length().as_secs_f64();
     let threads: u64 = report.threads().iter().map(|thread| thread.threads).sum();
@@ -37,7 +37,7 @@ pub fn write_head(report: &Report, look: Look, out: &mut dyn Write) -> io::Resul
         hosts.sort_unstable();
         hosts.dedup();
         let hosts = hosts.join(", ");
-        // Other recorders write less about this.
+        // Other recorders write less information about this.
         let parts = [
             (" on ", &hosts, ""),
             (" (Linux ", &origin.release, ")"),
@@ -75,10 +75,10 @@ pub fn write_head(report: &Report, look: Look, out: &mut dyn Write) -> io::Resul
     writeln!(out)
 }
 
-/// Writes a line for each metric, over all threads.
+/// Writes one line for each metric, over all threads.
 ///
 /// # Errors
-/// Those of `out`.
+/// The errors of `out`.
 pub fn write_metrics(report: &Report, look: Look, out: &mut dyn Write) -> io::Result<()> {
     let mut grid = Grid::new(&[
         ("All threads", Side::Left),
@@ -133,7 +133,7 @@ fn or_dash(text: Option<String>) -> String {
 /// Writes a line for each CPU.
 ///
 /// # Errors
-/// Those of `out`.
+/// The errors of `out`.
 pub fn write_cpus(report: &Report, look: Look, out: &mut dyn Write) -> io::Result<()> {
     let mut grid = Grid::new(&[
         ("CPU", Side::Right),

@@ -64,7 +64,7 @@ fn called(name: &SpanName<'_>) -> String {
 /// With `details`, a second table has the percentiles of each part.
 ///
 /// # Errors
-/// Those of `out`.
+/// The errors of `out`.
 pub fn write_spans(
     spans: &SpanReport,
     (rows, details): (Option<usize>, bool),

@@ -51,7 +51,7 @@ fn rows_that_are_left_out_are_counted() {
 }
 
 #[test]
-fn what_many_traces_lost_is_told_as_that_of_one_is() {
+fn what_many_traces_lost_is_reported_as_that_of_one_is() {
     let head = |losses: &[(u64, u64)]| {
         let mut fleet = crate::fleet::Fleet::default();
         for (number, (events, unreported)) in losses.iter().enumerate() {
@@ -139,7 +139,7 @@ fn a_merged_trace_names_its_hosts_in_the_head_in_sentences_and_once_in_a_table()
 }
 
 #[test]
-fn what_applications_dropped_is_told_by_name() {
+fn what_applications_dropped_is_reported_by_name() {
     let mut report = report();
     let one = |name: &str, records, gaps, unknown| crate::model::ProviderLosses {
         name: name.to_owned(),
@@ -176,7 +176,7 @@ fn sort_keys_are_those_that_the_error_lists() {
 }
 
 #[test]
-fn a_worst_wait_is_told_with_its_antagonists_and_its_waker() {
+fn a_worst_wait_is_reported_with_its_antagonists_and_its_waker() {
     let worst = text(|out| write_worst(&report(), 10, usize::MAX, Look::PLAIN, out));
     let lines: Vec<&str> = worst.lines().collect();
     assert_eq!(
@@ -217,7 +217,7 @@ fn the_overview_names_every_metric_and_every_cpu() {
 }
 
 #[test]
-fn losses_and_a_narrow_scope_are_said_at_the_head() {
+fn losses_and_a_narrow_scope_are_reported_at_the_head() {
     let plain = text(|out| write_head(&report(), Look::PLAIN, out));
     assert!(!plain.contains("LOST") && !plain.contains("scope"), "{plain}");
     let mut scene = Scene::of_scope("app");
@@ -244,7 +244,7 @@ fn the_short_form_has_the_waits_the_worst_of_them_and_the_cpus() {
     assert_eq!(text(|out| write_brief(&Report::default(), out)), "");
 }
 
-/// As [`report`], with 101 throttled for 30 us of its preemption, and something of each other fact.
+/// The same as [`report`], with 101 throttled for 30 us of its preemption, and something of each other fact.
 fn with_causes() -> Report {
     use fxt_writer::{Text, Value};
     let mut scene = Scene::with_causes(
@@ -389,8 +389,7 @@ fn system_calls_that_threads_were_blocked_in_are_named_those_that_took_longest_f
     assert!(all.contains("system call 1000"), "{all}");
 }
 
-/// COMMAND's process 100 with four threads that wait and sleep, the longer the greater their ids, and six others that wait
-/// longer than these.
+/// COMMAND's process 100 with four threads that wait and sleep, longer for greater ids, and six other threads that wait longer than these.
 fn with_command() -> Scene {
     let mut scene = Scene::of_command("waker,syscall", 100);
     scene.switch(0, 0, 0, Leaves::R, 1);

@@ -11,7 +11,7 @@ use fxtrec_units::grid::{Grid, Side, printable};
 use fxtrec_units::look::Look;
 use fxtrec_units::text::{count, counted, millis, millis_or_dash};
 
-/// What rows are sorted by, the greatest first; names from A to Z.
+/// The column by which rows are sorted, the greatest first; names from A to Z.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum SortKey {
     #[default]
@@ -27,7 +27,7 @@ pub enum SortKey {
     Name,
 }
 
-/// The name of no sort key.
+/// A text that is not a sort key.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error(
     "unknown sort key; expected max, mean (avg), p50, p90, p99, p99.9, sum, count, runtime, \
@@ -57,20 +57,20 @@ impl FromStr for SortKey {
     }
 }
 
-/// How the table is made.
+/// The form of the table.
 #[derive(Clone, Copy, Debug)]
 pub struct TableStyle {
-    /// What the columns of lengths are about.
+    /// The metric of the length columns.
     pub metric: Metric,
-    /// What rows are sorted by.
+    /// The column by which rows are sorted.
     pub sort: SortKey,
-    /// How many rows at most; `None` for all.
+    /// The maximum number of rows; `None` for all.
     pub rows: Option<usize>,
-    /// How it looks where it goes.
+    /// The style of the output.
     pub look: Look,
 }
 
-/// What is shortened on a narrow terminal.
+/// The texts that are shortened on a narrow terminal.
 const SPARE: [&str; 11] = [
     "Migr",
     "Censored",
@@ -85,19 +85,19 @@ const SPARE: [&str; 11] = [
     "Throttled ms",
 ];
 
-/// What a row is about.
+/// The content of a row.
 struct Row<'a> {
     name: String,
     in_command: bool,
-    /// Whether a recording of some processes is about it.
+    /// Whether it is in the scope of the recording.
     is_recorded: bool,
-    /// How many threads or processes it stands for.
+    /// How many threads or processes it represents.
     threads: u64,
     stats: &'a Stats,
 }
 
-/// How many rows of COMMAND and of the rest of the machine there are room for: COMMAND's come first; a third of the rows is reserved for
-/// others if there are enough of them.
+/// How many rows of COMMAND and of the rest of the machine fit: COMMAND's rows are first; a third of the rows is reserved for others if
+/// there are enough of them.
 pub(super) fn share(room: usize, of_command: usize, others: usize) -> (usize, usize) {
     let left = others.min(room / 3);
     let first = of_command.min(room - left);
@@ -123,7 +123,7 @@ impl Row<'_> {
     }
 }
 
-/// A thread as it is called in tables: `cc1:1234`, `cc1:1234@host` in a merged trace, or `cc1 (12 threads)`.
+/// The name of a thread in tables: `cc1:1234`, `cc1:1234@host` in a merged trace, or `cc1 (12 threads)`.
 pub fn thread_name(thread: &ThreadReport) -> String {
     let comm = printable(&thread.comm, 32);
     match thread.tid {
@@ -143,7 +143,7 @@ fn row_of(thread: &ThreadReport) -> Row<'_> {
 /// Writes the table of threads, COMMAND's first.
 ///
 /// # Errors
-/// Those of `out`.
+/// The errors of `out`.
 pub fn write_threads(report: &Report, style: TableStyle, out: &mut dyn Write) -> io::Result<()> {
     let rows = report.threads().iter();
     let rows = rows.map(|thread| row_of(thread));
@@ -159,7 +159,7 @@ pub fn write_threads(report: &Report, style: TableStyle, out: &mut dyn Write) ->
 /// Writes the table of processes.
 ///
 /// # Errors
-/// Those of `out`.
+/// The errors of `out`.
 pub fn write_processes(report: &Report, style: TableStyle, out: &mut dyn Write) -> io::Result<()> {
     let processes = report.processes();
     let rows = processes.iter().map(|process| Row {

@@ -10,10 +10,10 @@ use fxtrec_units::grid::printable;
 use fxtrec_units::look::Look;
 use fxtrec_units::text::{count, short};
 
-/// The maximum number of threads that are named for having the CPU during the worst wait.
+/// The maximum number of threads that are listed for having the CPU during the worst wait.
 const MOST_NAMED: usize = 2;
 
-/// A thread as it is named in sentences: `cc1[1234]`, or `cc1[1234]@host` in a merged trace.
+/// The name of a thread in sentences: `cc1[1234]`, or `cc1[1234]@host` in a merged trace.
 pub fn party(party: &Party) -> String {
     let host = party.host.as_deref();
     let host = host.map_or_else(String::new, |host| format!("@{}", printable(host, 24)));
@@ -46,8 +46,8 @@ fn by(wait: &Wait) -> String {
     wait.throttled_by.as_ref().map(|by| format!(" by {}", printable(by, 100))).unwrap_or_default()
 }
 
-/// The worst delay, which `fxtrec why` explains too: what it is, and what the thread waited for. A span of a program takes precedence over
-/// all delays.
+/// The worst delay, which `fxtrec why` explains, too: its length, and the reason of the wait. A span of a program takes precedence over all
+/// delays.
 pub fn worst_of_all(report: &Report) -> Option<(&'static str, String)> {
     let of_spans = report.spans.as_ref().and_then(|spans| spans.worst.as_ref());
     if let Some(worst) = of_spans.or(report.worst_span.as_ref()) {
@@ -103,7 +103,7 @@ pub fn recorder_line(report: &Report) -> Option<String> {
     Some(format!("{threads} {what} of fxtrec: CPU time {ran}{waited} (--include-recorder)"))
 }
 
-/// At most `most` of the longest waits: those of COMMAND's threads first, then others.
+/// At most `most` of the longest waits: those of COMMAND's threads first, followed by others.
 fn waits(report: &Report, most: usize) -> Vec<&Wait> {
     let mine = report.worst_of_command();
     let is_mine = |wait: &&Wait| {
@@ -114,10 +114,11 @@ fn waits(report: &Report, most: usize) -> Vec<&Wait> {
     mine[..first].iter().chain(others[..rest].iter().copied()).collect()
 }
 
-/// Writes the longest waits, at most `most`; those of COMMAND's threads first. For each, `named` of the threads that had the CPU are named.
+/// Writes the longest waits, at most `most`; those of COMMAND's threads first. For each wait, `named` of the threads that had the CPU are
+/// listed.
 ///
 /// # Errors
-/// Those of `out`.
+/// The errors of `out`.
 pub fn write_worst(
     report: &Report,
     most: usize,
@@ -194,7 +195,7 @@ fn in_call(report: &Report, call: Option<u16>) -> String {
 /// Writes the longest blocked times of threads, at most `most`.
 ///
 /// # Errors
-/// Those of `out`.
+/// The errors of `out`.
 pub fn write_blocked(
     report: &Report,
     most: usize,

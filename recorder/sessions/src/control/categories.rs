@@ -1,6 +1,6 @@
 //! The meaning of a list of categories: which parts of the kernel and which events of applications it enables.
 //!
-//! As in Fuchsia, both share one name space, and an empty list stands for everything.
+//! As in Fuchsia, both share one name space, and an empty list means everything.
 //!
 //! | written | switches on |
 //! | --- | --- |
@@ -15,11 +15,11 @@
 //! | `net`, `app*`, `*` | applications' categories of this name, those that begin so, all of them |
 //! | nothing | all categories of applications, and `sched` |
 //!
-//! **Collisions.** Applications get the names of kernel categories as well: one with its own category `sched` records that together with
-//! the kernel's. A wildcard, except after `uprobe:`, applies to applications only, so `sched*` selects that category without the kernel's.
-//! Whatever else begins with `sched:`, `irq:` or `syscall:` is taken for a slip.
+//! **Collisions.** Applications get the names of kernel categories as well: an application with its own category `sched` records it
+//! together with the kernel's. A wildcard, except after `uprobe:`, applies to applications only, so `sched*` selects that category without
+//! the kernel's. Anything else that begins with `sched:`, `irq:` or `syscall:` is treated as a typing error.
 //!
-//! Nothing in here looks at the system.
+//! Nothing in this module reads the state of the system.
 
 #[cfg(test)]
 mod tests;
@@ -38,7 +38,7 @@ pub const MAX_BYTES: usize = 255;
 /// The most categories that one list may have.
 pub const MAX_CATEGORIES: usize = 1000;
 
-/// The most bytes that the categories of one list may have, with one more for each: the limit of one message to an
+/// The maximum total length of the categories of one list, in bytes, with one separator for each: the limit of one message to an
 /// application.
 pub const MAX_LIST_BYTES: usize = 60 * 1024;
 
@@ -76,7 +76,7 @@ impl KernelCategory {
         }
     }
 
-    /// What it records, in a line.
+    /// A one-line description of what it records.
     pub fn description(self) -> &'static str {
         match self {
             KernelCategory::Sched => "the kernel's scheduler: switches and wake-ups of all threads",
@@ -122,10 +122,10 @@ pub enum CategoryError {
     /// The text is longer than any category's.
     #[error("a category has at most {MAX_BYTES} bytes")]
     TooLong,
-    /// The list is longer than can be meant.
+    /// The list is longer than any sensible list.
     #[error("too many categories: {0}, the maximum is {MAX_CATEGORIES}; use wildcards, as in app*")]
     TooMany(usize),
-    /// The list is longer than a message to an application can be.
+    /// The list is longer than a message to an application may be.
     #[error(
         "the categories take {0} bytes, the maximum is {MAX_LIST_BYTES}; use wildcards, as in app*"
     )]
@@ -136,11 +136,11 @@ pub enum CategoryError {
     /// A character that no category has.
     #[error("a category must not contain control characters")]
     Control,
-    /// Something of the kernel's that there is not.
+    /// A category of the kernel that does not exist.
     #[error("unknown kernel category '{text}'{}", .meant.map(|name| format!("; did you mean {name}?")).unwrap_or_default())]
     NoSuchKernel {
         text: String,
-        /// The names that may have been meant.
+        /// Similar names that the user may have meant.
         meant: Option<&'static str>,
     },
     /// A user probe that cannot be understood.
@@ -205,7 +205,7 @@ impl FromStr for ProbeCategory {
 /// The user probe of this SPEC, which has to name its binary.
 ///
 /// # Errors
-/// When it is not a valid probe, or its binary defaults to COMMAND's.
+/// The probe is invalid, or its binary defaults to COMMAND's.
 pub fn probe(text: &str) -> Result<Spec, CategoryError> {
     let spec: Spec = text.parse()?;
     if spec.binary == Binary::Command {
@@ -214,7 +214,7 @@ pub fn probe(text: &str) -> Result<Spec, CategoryError> {
     Ok(spec)
 }
 
-/// What a list of categories requests; the user may be granted less, see [`policy`](super::policy).
+/// The data that a list of categories requests; the user may be granted less, see [`policy`](super::policy).
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Selection {
     /// The list was empty: everything that is permitted.
@@ -245,7 +245,7 @@ impl Selection {
         Ok(Selection::of(parsed.collect::<Result<Vec<_>, _>>()?))
     }
 
-    /// What these categories request.
+    /// The data that these categories request.
     pub fn of(categories: impl IntoIterator<Item = Category>) -> Selection {
         let mut selection = Selection { everything: true, ..Selection::default() };
         for category in categories {
@@ -310,13 +310,13 @@ fn list_bytes<S: AsRef<str>>(categories: &[S]) -> usize {
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("'{text}': {why}")]
 pub struct BadCategory {
-    /// As it was written; empty if the error concerns the list.
+    /// The item as it was written; empty if the error concerns the whole list.
     pub text: String,
-    /// What is wrong with it.
+    /// The error in it.
     pub why: CategoryError,
 }
 
-/// What is recorded of the kernel: a [`Selection`] with all names looked up.
+/// The data that is recorded of the kernel: a [`Selection`] with all names resolved.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct KernelPlan {
     pub categories: BTreeSet<KernelCategory>,
@@ -343,7 +343,7 @@ impl KernelPlan {
         self.has(KernelCategory::Own) && !self.has_every_users_scheduling()
     }
 
-    /// Whether there is something that only the whole machine has.
+    /// Whether something was requested that only exists for the whole machine.
     pub fn has_more_than_scheduling(&self) -> bool {
         self.has(KernelCategory::Irq)
             || self.has(KernelCategory::Syscall)
@@ -363,7 +363,7 @@ impl KernelPlan {
             (KernelCategory::Syscall, "--syscalls"),
         ];
         let options = options.into_iter().filter(|(category, _)| self.has(*category));
-        // In one word, or a SPEC that begins with a dash would be taken for another option.
+        // In one word, because a SPEC that begins with a dash would be taken for another option.
         let probes = self.probes.iter().map(|spec| format!("--probe={}", spec.text).into());
         options.map(|(_, option)| option.into()).chain(probes).collect()
     }

@@ -31,7 +31,7 @@ pub enum ClientError {
         "the daemon at {path} does not support {method}: {source}; does it have the same version as this fxtrec?"
     )]
     Service { path: PathBuf, method: &'static str, source: MessageError },
-    /// The connection broke before the answer came.
+    /// The connection broke before the answer arrived.
     #[error(
         "the daemon at {path} closed the connection before it answered {method}: {source}; see its log"
     )]
@@ -52,7 +52,7 @@ fn advice(error: &io::Error) -> &'static str {
 struct Message<'a, P> {
     method: &'a str,
     parameters: &'a P,
-    /// Whether more than one reply is taken.
+    /// Whether the client accepts more than one reply.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     more: bool,
 }
@@ -141,7 +141,7 @@ impl Client {
         let full = format!("{}.{method}", wire::INTERFACE);
         let message = Message { method: &full, parameters, more };
         let sent = self.connection.send(&message, &descriptors);
-        // From here on they are the daemon's.
+        // From here on, the daemon owns the descriptors.
         drop(descriptors);
         sent.map_err(|source| self.broken(method, source))
     }
@@ -257,7 +257,7 @@ impl Client {
         Ok(bytes)
     }
 
-    /// Every alert as it comes, on a connection that does nothing else.
+    /// Every alert as it arrives, on a connection that does nothing else.
     ///
     /// # Errors
     /// [`ClientError`].
@@ -274,7 +274,7 @@ impl Client {
     }
 }
 
-/// The answers to one call, as they come. After an error, there are no more.
+/// The answers to one call, as they arrive. After an error, there are no more.
 #[derive(Debug)]
 pub struct Answers<R> {
     client: Client,

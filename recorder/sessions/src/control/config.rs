@@ -16,7 +16,7 @@ use crate::manager::{DEFAULT_BUFFER_BYTES, MAX_PROVIDERS, ProviderOverride};
 /// The version of the format that is written.
 const VERSION: FxtVersion = FxtVersion { major: 0, minor: 1 };
 
-/// The longest that StartTracing may be asked to wait.
+/// The longest start timeout that StartTracing accepts.
 const MAX_START_TIMEOUT: Duration = Duration::from_secs(600);
 
 /// How long it waits by default.
@@ -28,7 +28,7 @@ const MAX_BUFFER_MIB: u32 = 4096;
 /// The longest name of a provider, in bytes.
 const MAX_NAME_BYTES: usize = 255;
 
-/// The most processes or globs of cgroups that can be named.
+/// The maximum number of processes or globs of cgroups that can be named.
 const MAX_CHOSEN: usize = 100;
 
 /// The kinds of stacks.
@@ -54,7 +54,7 @@ pub(super) struct Config {
     pub(super) overrides: Vec<ProviderOverride>,
     /// Whether nothing is sent before a stop.
     pub(super) deferred: bool,
-    /// The only processes of which the kernel is recorded, or the globs of their cgroups; of all, if both are empty.
+    /// The processes that the kernel's recording is restricted to, or the globs of their cgroups; all, if both are empty.
     pub(super) processes: Vec<u32>,
     pub(super) cgroups: Vec<String>,
     pub(super) stacks: Vec<String>,
@@ -69,12 +69,12 @@ pub(super) fn bad(field: impl Into<String>, why: impl Into<String>) -> Controlle
 }
 
 impl Config {
-    /// Looks at every value.
+    /// Checks every value.
     ///
     /// # Errors
     /// [`ControllerError::BadRequest`], with the field.
     pub(super) fn new(config: TraceConfig) -> Result<Config, ControllerError> {
-        // It is the latest that the client understands; those before are understood, too.
+        // This is the latest version that the client understands; it understands all earlier versions, too.
         if let Some(version @ FxtVersion { major, minor }) = config.version
             && version < VERSION
         {
@@ -123,7 +123,7 @@ impl Config {
     }
 }
 
-/// The processes of which the kernel is recorded.
+/// The processes that the kernel's recording covers.
 fn chosen(
     processes: Option<Vec<u32>>,
     cgroups: Option<Vec<String>>,
@@ -169,7 +169,7 @@ fn triggers(
     Ok(triggers)
 }
 
-/// What these categories request.
+/// The data that these categories request.
 ///
 /// # Errors
 /// [`ControllerError::BadRequest`].

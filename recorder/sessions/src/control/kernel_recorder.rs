@@ -11,10 +11,10 @@
 //!                 -------- SIGTERM -------------> stop, write what is left, end
 //! ```
 //!
-//! What it says on standard error is for people: it is passed on, never interpreted.
+//! Its messages on standard error are for people: they are passed on, never interpreted.
 //!
-//! So a recording that fails, or exhausts its limits, does so in a separate process, and the service continues. In circular
-//! mode the recorder writes into a folder that only the daemon sees, since a pipe could not carry snapshots.
+//! So a recording that fails, or exhausts its limits, does so in a separate process, and the service continues. In circular mode the
+//! recorder writes to a folder that only the daemon sees, since a pipe could not carry snapshots.
 
 mod error;
 mod lines;
@@ -47,7 +47,7 @@ use lines::Lines;
 /// How long a recorder may take until it records.
 const START_TIMEOUT: Duration = Duration::from_secs(20);
 
-/// How long it may take to write what is left.
+/// How long it may take to write the remaining records.
 const STOP_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// How long a snapshot may take.
@@ -56,7 +56,7 @@ const SNAPSHOT: Duration = Duration::from_secs(20);
 /// How often to check while waiting for it.
 const LOOK: Duration = Duration::from_millis(20);
 
-/// The maximum number of snapshots of triggers that wait to be taken; beyond it, the oldest are removed.
+/// The maximum number of snapshots of triggers that wait to be fetched; beyond it, the oldest are removed.
 const MOST_FIRED: usize = 4;
 
 /// How long to record after a trigger.
@@ -64,13 +64,13 @@ const AFTER: &str = "500ms";
 
 pub(super) const NOTHING_FIRED: &str = "no trigger has fired";
 
-/// What is read at once, in bytes.
+/// The size of one read, in bytes.
 const CHUNK_BYTES: usize = 256 * 1024;
 
 /// Takes pieces of whole records.
 pub(super) type Deliver = Arc<dyn Fn(Vec<u8>) + Send + Sync>;
 
-/// What is known about it from outside, without waiting.
+/// The state that is known from outside, without waiting.
 #[derive(Debug, Default)]
 pub(super) struct Progress {
     running: AtomicBool,
@@ -93,18 +93,18 @@ impl Progress {
     }
 }
 
-/// What is to be recorded, and how.
+/// The data to record, and the way to record it.
 #[derive(Debug)]
 pub(super) struct Settings<'a> {
     pub(super) plan: &'a KernelPlan,
     /// The only user whose processes are recorded.
     pub(super) only_user: Option<u32>,
-    /// The only processes, or the globs of their cgroups; all, if both are empty.
+    /// The processes to record, or the globs of their cgroups; all, if both are empty.
     pub(super) processes: &'a [u32],
     pub(super) cgroups: &'a [String],
-    /// Which stacks are recorded.
+    /// Which stacks to record.
     pub(super) stacks: &'a [String],
-    /// The delays that have a snapshot written.
+    /// The triggers for snapshots.
     pub(super) triggers: &'a [String],
     /// What happens when its buffer is full.
     pub(super) mode: BufferingMode,
@@ -122,7 +122,7 @@ pub(super) struct KernelRecorder {
     notices: UnixDatagram,
     /// Snapshots of triggers, the oldest first.
     fired: VecDeque<PathBuf>,
-    /// Whether its end is as it should be.
+    /// Whether it has ended normally.
     asked: Arc<AtomicBool>,
     progress: Arc<Progress>,
     /// In circular mode: the file that it writes at the end.
@@ -132,7 +132,7 @@ pub(super) struct KernelRecorder {
     _folder: TempDir,
 }
 
-/// [`Deliver`], as something that can be printed.
+/// [`Deliver`] with an implementation of `Debug`.
 struct Delivery(Deliver);
 
 impl std::fmt::Debug for Delivery {
@@ -142,10 +142,10 @@ impl std::fmt::Debug for Delivery {
 }
 
 impl KernelRecorder {
-    /// Starts one, and waits until it records, or `cancel` is stopped.
+    /// Starts a recorder, and waits until it records, or `cancel` is stopped.
     ///
     /// # Errors
-    /// [`KernelError`]; nothing is left then.
+    /// [`KernelError`]; nothing is left behind in that case.
     pub(super) fn start(
         settings: &Settings<'_>,
         launcher: &Launcher,
@@ -196,7 +196,7 @@ impl KernelRecorder {
         }
     }
 
-    /// Starts the thread that takes what it writes.
+    /// Starts the thread that reads its output.
     fn read(&mut self) -> Result<(), KernelError> {
         let Some(mut stdout) = self.child.stdout.take() else { return Ok(()) };
         let mut splitter = Splitter::new(self.scheduling);
@@ -241,7 +241,7 @@ impl KernelRecorder {
         Err(KernelError::Silent)
     }
 
-    /// Takes note of triggers that have fired. A snapshot that came too late for its request is discarded.
+    /// Notes triggers that have fired. A snapshot that arrived too late for its request is discarded.
     fn catch_up(&mut self) {
         while let Some(notice) = self.notice() {
             match notice {
@@ -272,14 +272,14 @@ impl KernelRecorder {
         records
     }
 
-    /// Its messages that were not read yet, if they can be parsed.
+    /// Its unread messages, if they can be parsed.
     fn notice(&self) -> Option<Notice> {
         let mut message = [0; MOST_BYTES];
         let bytes = self.notices.recv(&mut message).ok()?;
         Notice::from_bytes(&message[..bytes])
     }
 
-    /// Lets it write what is left and exit. Everything is delivered when this returns.
+    /// Lets it write the remaining records and exit. Everything is delivered when this returns.
     pub(super) fn stop(mut self) {
         self.end();
         let Some(file) = self.file.take() else { return };
@@ -294,7 +294,7 @@ impl KernelRecorder {
         (self.deliver.0)(records);
     }
 
-    /// Lets it end, and waits for that.
+    /// Lets it end, and waits until it has ended.
     fn end(&mut self) {
         self.asked.store(true, Ordering::Relaxed);
         self.signal(Signal::SIGTERM);
@@ -303,14 +303,14 @@ impl KernelRecorder {
             if Instant::now() > until {
                 self.progress.blame("it did not exit, and was killed".to_owned());
                 self.signal(Signal::SIGKILL);
-                // It ends now, and is reaped.
+                // Ends it immediately, and reaps it.
                 let _ = self.child.wait();
                 break;
             }
             std::thread::sleep(LOOK / 4);
         }
         if let Some(reader) = self.reader.take() {
-            // A reader that panicked has delivered what it could.
+            // A reader that panicked has delivered as much as it could.
             let _ = reader.join();
         }
         self.progress.running.store(false, Ordering::Relaxed);
@@ -321,12 +321,12 @@ impl KernelRecorder {
         if matches!(self.child.try_wait(), Ok(None))
             && let Ok(pid) = i32::try_from(self.child.id())
         {
-            // It may end this moment.
+            // It may be ending at this moment.
             let _ = kill(Pid::from_raw(pid), signal);
         }
     }
 
-    /// What it holds in circular mode, without taking anything out, as long as that is `wanted`.
+    /// Its current content in circular mode, without consuming anything, as long as that is `wanted`.
     ///
     /// # Errors
     /// [`KernelError::NoSnapshot`] and [`KernelError::Ended`].
@@ -362,7 +362,7 @@ impl KernelRecorder {
 
     fn remove(notice: &Notice) {
         if let Notice::Snapshot(path) = notice {
-            // It is removed with the directory, if not now.
+            // If it cannot be removed now, it is removed with the directory.
             let _ = std::fs::remove_file(path);
         }
     }
@@ -408,7 +408,7 @@ fn command(settings: &Settings<'_>, file: Option<&Path>) -> Command {
     command
 }
 
-/// The options that choose the processes, and what is recorded about them.
+/// The options for the processes, and for the data about them.
 fn scope_args(settings: &Settings<'_>) -> Vec<String> {
     let Settings { only_user, processes, cgroups, .. } = settings;
     let mut args = Vec::new();
@@ -432,7 +432,7 @@ fn scope_args(settings: &Settings<'_>) -> Vec<String> {
     args
 }
 
-/// Reads to the end, and passes whole records on.
+/// Reads to the end, and passes on whole records.
 fn copy(
     from: &mut impl Read,
     splitter: &mut Splitter,

@@ -28,10 +28,10 @@ impl Request {
         [Request::Initialize, Request::Start, Request::Stop, Request::Terminate, Request::Snapshot];
 }
 
-/// The state that follows a request, or why it is refused.
+/// The state that follows a request, or why it is rejected.
 ///
 /// # Errors
-/// Those of the table.
+/// The errors in the table.
 pub(super) fn answer(
     state: SessionState,
     request: Request,

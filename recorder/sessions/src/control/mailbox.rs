@@ -21,7 +21,7 @@ impl<T> Mailbox<T> {
     /// An empty one.
     ///
     /// # Errors
-    /// What eventfd(2) returns.
+    /// Errors of eventfd(2).
     pub(super) fn new() -> io::Result<Mailbox<T>> {
         Ok(Mailbox { letters: Mutex::new(VecDeque::new()), bell: Bell::new()? })
     }

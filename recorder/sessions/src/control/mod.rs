@@ -6,7 +6,7 @@
 //! one archive, which is written to a descriptor that the client passes.
 //!
 //! [`wire`] has the message types, [`client`] calls the [`service`], and [`server`] accepts its connections. [`categories`] defines what a
-//! list of categories enables, [`policy`] which of it a user is granted.
+//! list of categories enables, [`policy`] which part of it a user is granted.
 
 pub mod categories;
 pub mod client;

@@ -7,9 +7,9 @@
 //!                                                               +--> the session is aborted when that fails
 //! ```
 //!
-//! Pieces are whole records, so once the queue is empty, the output ends at a record boundary. Appending never waits,
-//! neither for a slow reader nor for one that is gone. A [process](super::writer) that can be killed writes to the
-//! client's descriptor, and a piece counts as written once it confirms that.
+//! Pieces are whole records, so when the queue is empty, the output ends at a record boundary. Appending never waits, neither for a slow
+//! reader nor for one that has exited. A [process](super::writer) that can be killed writes to the client's descriptor, and a piece counts
+//! as written once it confirms that.
 
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
@@ -20,7 +20,7 @@ use super::spool::Spool;
 use super::writer::{Destination, Writer, Wrote};
 use fxtrec_units::text::bytes;
 
-/// After the session has ended, a reader that reads nothing for this time gets nothing more.
+/// After the session has ended, a reader that reads nothing for this time gets no more data.
 const PATIENCE: Duration = Duration::from_secs(30);
 
 /// How often to check whether the session has ended while a reader reads nothing.
@@ -32,14 +32,14 @@ pub(super) type OnFailure = Box<dyn FnOnce(String) + Send>;
 /// The queue and its state.
 struct State {
     spool: Spool,
-    /// Whether what comes waits until it is released.
+    /// Whether new records wait until they are released.
     defers: bool,
     deferred: bool,
-    /// Nothing more will come.
+    /// There are no more records.
     closed: bool,
     /// The size of the piece that is being written.
     writing: Option<usize>,
-    /// All was written, and the output is closed.
+    /// Everything was written, and the output is closed.
     finished: bool,
     /// The bytes appended so far.
     total: u64,
@@ -49,7 +49,7 @@ struct State {
 }
 
 impl State {
-    /// Whether something is still to be written, or to be closed.
+    /// Whether there is still data to write, or the output to close.
     fn is_busy(&self) -> bool {
         let unwritten = self.writing.is_some() || self.spool.bytes() > 0;
         self.failed.is_none() && (unwritten || (self.closed && !self.finished))
@@ -77,7 +77,7 @@ impl Output {
     /// Starts the thread. With `deferred`, nothing is written before [`Output::release`] or [`Output::close`].
     ///
     /// # Errors
-    /// When no thread can be made.
+    /// When no thread can be started.
     pub(super) fn start(
         writer: Writer,
         destination: Destination,
@@ -140,12 +140,12 @@ impl Output {
         let mut state = self.lock();
         state.closed = true;
         (state.defers, state.deferred) = (false, false);
-        // Its session is over: there is nothing left to abort.
+        // Its session has ended, so there is nothing left to abort.
         state.on_failure = None;
         self.0.changed.notify_all();
     }
 
-    /// The bytes appended so far.
+    /// The bytes that were appended so far.
     pub(super) fn total(&self) -> u64 {
         self.lock().total
     }
@@ -155,8 +155,8 @@ impl Output {
         self.lock().failed.clone()
     }
 
-    /// For a regular file: waits until everything is written, at most for `timeout`, and returns what is missing, if
-    /// anything. Does not wait for a pipe, whose reader may start only after the answer that this would delay.
+    /// For a regular file: waits until everything is written, at most for `timeout`, and returns which part is missing, if any. Does not
+    /// wait for a pipe, whose reader may start only after the answer that this would delay.
     pub(super) fn settle(&self, timeout: Duration) -> Option<String> {
         let state = self.lock();
         if !self.0.is_file || state.deferred {
@@ -311,7 +311,7 @@ mod tests {
     }
 
     #[test]
-    fn a_reader_that_takes_its_time_holds_up_nobody_and_gets_everything() {
+    fn a_reader_that_takes_its_time_blocks_no_thread_and_gets_everything() {
         let (mut reader, writer) = pipe().expect("a pipe");
         let (writer, destination) = to(writer);
         let output =
@@ -330,7 +330,7 @@ mod tests {
     }
 
     #[test]
-    fn a_reader_that_goes_is_told_of_once() {
+    fn a_reader_that_goes_is_reported_once() {
         let (reader, writer) = pipe().expect("a pipe");
         let (writer, destination) = to(writer);
         drop(reader);

@@ -4,7 +4,7 @@
 //! [`DEFAULT_MAX_BUFFER_BYTES`], and nothing of the kernel; rules of the file grant more. A user has the union of the
 //! rights of all rules for that user, the user's groups, or everyone. Rules never revoke rights.
 //!
-//! Every user may record the switches and wake-ups of the user's own processes, unless the file says `own-processes = false`.
+//! Every user may record the switches and wake-ups of the user's own processes, unless the file contains `own-processes = false`.
 //!
 //! ```toml
 //! providers-per-user = 50
@@ -23,8 +23,8 @@
 //! other-users = true
 //! ```
 //!
-//! A request by name for something forbidden is rejected, with the rule that would allow it. A wildcard or an empty list
-//! covers only what is permitted.
+//! A request by name for something forbidden is rejected, with the rule that would allow it. A wildcard or an empty list covers only
+//! permitted categories.
 
 mod error;
 mod file;
@@ -90,14 +90,14 @@ struct Rights {
 enum ProbeRight {
     /// The probes of the file whose names begin with this, or the one with exactly this name.
     Listed { name: String, prefix: bool },
-    /// Any that can be described, which is any memory of any process.
+    /// Any probe that can be described, which allows reading any memory of any process.
     Any,
 }
 
 /// The granted part of a request.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Granted {
-    /// What is recorded of the kernel.
+    /// The permitted data of the kernel.
     pub kernel: KernelPlan,
     /// The categories for applications; empty for all.
     pub applications: Vec<String>,
@@ -109,7 +109,7 @@ pub struct Granted {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Users {
     Every,
-    /// Those of the user with this id.
+    /// Only processes of the user with this id.
     Only(u32),
 }
 
@@ -127,7 +127,7 @@ impl Users {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Known {
     pub name: String,
-    /// What it records, in a line.
+    /// A one-line description of what it records.
     pub description: String,
     /// Whether the caller may record it.
     pub permitted: bool,
@@ -147,10 +147,10 @@ impl Default for Policy {
 }
 
 impl Policy {
-    /// The policy of this machine: what [`POLICY_PATH`] says, and the default when there is no such file.
+    /// The policy of this machine: the content of [`POLICY_PATH`], or the default if there is no such file.
     ///
     /// # Errors
-    /// As of [`Policy::read`].
+    /// The same as for [`Policy::read`].
     pub fn installed() -> Result<Policy, PolicyError> {
         match Policy::read(Path::new(POLICY_PATH)) {
             Err(error) if error.is_missing() => Ok(Policy::default()),
@@ -158,7 +158,7 @@ impl Policy {
         }
     }
 
-    /// What this file says.
+    /// The policy in this file.
     ///
     /// # Errors
     /// When it cannot be read, when users other than root could have written it, or when it is not a valid policy: with
@@ -302,7 +302,7 @@ impl Policy {
         }
     }
 
-    /// A rule that would give these credentials this.
+    /// A rule that would grant this to these credentials.
     fn rule(&self, who: &Credentials, gives: &str) -> String {
         format!("`[[allow]] users = [{}] {gives}` in {}", who.uid, self.path.display())
     }

@@ -40,11 +40,11 @@ pub(super) struct NoRecord(u64);
 /// Splits a stream that comes in portions of any size.
 #[derive(Debug)]
 pub(super) struct Splitter {
-    /// The beginning of a record whose end has not come.
+    /// The beginning of a record whose end has not arrived.
     rest: Vec<u8>,
     /// Whether scheduling records are wanted, and events of the scheduler.
     scheduling: bool,
-    /// The string reference that stands for the scheduler's category; 0 before it is defined, which is the empty string.
+    /// The string reference of the scheduler's category; 0, the empty string, before it is defined.
     sched: u64,
 }
 
@@ -54,10 +54,10 @@ impl Splitter {
         Splitter { rest: Vec::new(), scheduling, sched: 0 }
     }
 
-    /// The whole records that are there with these bytes.
+    /// The complete records in these bytes.
     ///
     /// # Errors
-    /// When a word at which a record should begin is not a valid header.
+    /// Fails when a word at which a record should begin is not a valid header.
     pub(super) fn take(&mut self, bytes: &[u8]) -> Result<Vec<u8>, NoRecord> {
         self.rest.extend_from_slice(bytes);
         let mut whole = Vec::with_capacity(self.rest.len());
@@ -69,7 +69,7 @@ impl Splitter {
                 let (index, is_sched) = (string::INDEX.get(first), content(first, record) == SCHED);
                 match is_sched {
                     true => self.sched = index,
-                    // It stands for something else from now on.
+                    // From now on, it refers to something else.
                     false if self.sched == index => self.sched = 0,
                     false => {}
                 }
@@ -108,7 +108,7 @@ fn word(bytes: &[u8]) -> Option<u64> {
     bytes.first_chunk().map(|word| u64::from_ne_bytes(*word))
 }
 
-/// The size of the record that begins so, in words.
+/// The size of the record that begins with this word, in words.
 fn size(first: u64) -> Result<usize, NoRecord> {
     record_words(first).filter(|words| *words <= MOST_WORDS).ok_or(NoRecord(first))
 }
@@ -129,7 +129,7 @@ mod tests {
 
     fn switch() -> Vec<u8> {
         let mut bytes = Vec::new();
-        // A scheduling record of three words, by its header alone: the contents are not looked at.
+        // A scheduling record of three words, by its header only: the contents are not examined.
         let first = header::TYPE.put(record_type::SCHEDULING) | header::SIZE.put(3);
         for word in [first, 1, 2] {
             bytes.extend_from_slice(&u64::to_ne_bytes(word));

@@ -56,7 +56,7 @@ error ExpectedMore ()
 /// Takes connections until the process ends.
 ///
 /// # Errors
-/// When the thread cannot be made.
+/// When the thread cannot be created.
 pub fn serve(service: Arc<Service>, listener: UnixListener) -> io::Result<()> {
     let numbers = AtomicU64::new(1);
     let users = Arc::new(Mutex::new(HashMap::new()));
@@ -96,9 +96,9 @@ struct Client {
     service: Arc<Service>,
     caller: Caller,
     connection: Connection,
-    /// The same socket, to see that the other side is gone.
+    /// The same socket, to detect that the other side has closed the connection.
     socket: UnixStream,
-    /// Whether the current call wants no answer.
+    /// Whether the current call expects no answer.
     oneway: bool,
     /// The process that has the last received descriptors, or why there is none.
     writer: Arc<Mutex<Option<Result<Writer, String>>>>,
@@ -111,7 +111,7 @@ impl Client {
         let (receiver, who, place) = (service.clone(), caller.clone(), writer.clone());
         let take = move |connection: &UnixStream, most| {
             let (message, writer) = receiver.receive_output(&who, connection, most)?;
-            // One that was there and not used ends.
+            // An existing process that is unused ends.
             let before = place.lock().unwrap_or_else(PoisonError::into_inner).replace(writer);
             drop(before);
             Ok(message)
@@ -289,8 +289,8 @@ impl Client {
         }
     }
 
-    /// Does something that may take long, and checks meanwhile whether the client is still connected. If not, its session ends, and so does
-    /// any operation on it.
+    /// Does something that may take long, and meanwhile checks whether the client is still connected. If the client has disconnected, its
+    /// session ends, and so does any operation on it.
     fn attended<T: Send>(
         &self,
         work: impl FnOnce() -> Result<T, ControllerError> + Send,
@@ -315,7 +315,7 @@ impl Client {
         })
     }
 
-    /// Waits until the descriptor is readable, or the client is gone.
+    /// Waits until the descriptor is readable, or the client has disconnected.
     fn wait(&self, event: &impl AsFd) -> Event {
         loop {
             let mut polled = [

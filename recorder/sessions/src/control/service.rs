@@ -40,7 +40,7 @@ use fxtrec_kernel::seqpacket::Listener;
 use fxtrec_kernel::stop_token::StopToken;
 use fxtrec_kernel::stream;
 
-/// Outputs of one user that may be written at the same time, including those that no longer answer.
+/// The number of outputs of one user that may be written at the same time, including those that no longer answer.
 const WRITERS: usize = 8;
 
 /// The settings of a service.
@@ -70,7 +70,7 @@ pub(super) struct Caller {
 pub(super) struct Passed {
     /// The process that holds it.
     pub(super) writer: Writer,
-    /// Its index among those that the process holds.
+    /// Its index among the descriptors that the process holds.
     pub(super) index: usize,
 }
 
@@ -143,7 +143,7 @@ pub struct Service {
     /// Notified when a thread has finished starting or stopping.
     settled: Condvar,
     pub(super) manager: Manager,
-    /// The output that pieces of providers go to.
+    /// The output that receives the pieces of providers.
     archive: Arc<Mutex<Option<Output>>>,
     launcher: Launcher,
     /// How many processes that write outputs each user has.
@@ -176,7 +176,7 @@ fn may_choose(
     }
     if !stacks.is_empty() && who.uid != 0 && !granted.kernel.is_own() {
         let what = "recording stacks of all users".to_owned();
-        let why = "uid 0 may, and others those of their own processes: use the category sched:own";
+        let why = "only uid 0 may; others may record stacks of their own processes: use the category sched:own";
         return Err(ControllerError::NotPermitted { what, why: why.to_owned() });
     }
     for pid in processes {
@@ -187,7 +187,7 @@ fn may_choose(
             let what = format!("recording process {pid}");
             let uid = who.uid;
             let why = format!(
-                "it is another user's, and uid {uid} may record only its own processes; \
+                "it belongs to another user, and uid {uid} may record only its own processes; \
                  `[[allow]] users = [{uid}] kernel = [\"sched\"]` in the policy would permit it"
             );
             return Err(ControllerError::NotPermitted { what, why });
@@ -204,10 +204,10 @@ fn denied(denied: Denied) -> ControllerError {
 }
 
 impl Service {
-    /// Starts the manager of providers, and what listens to it.
+    /// Starts the manager of providers, and the thread that receives its alerts.
     ///
     /// # Errors
-    /// When a thread cannot be made.
+    /// When a thread cannot be created.
     pub fn start(setup: Setup) -> io::Result<Arc<Service>> {
         let archive = Arc::new(Mutex::new(None));
         let goes_to = archive.clone();
@@ -244,7 +244,7 @@ impl Service {
     }
 
     pub(super) fn lock(&self) -> MutexGuard<'_, Inner> {
-        // Every change is made at once, so a panic leaves the state valid.
+        // Every change is a single step, so a panic leaves the state valid.
         self.inner.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -290,7 +290,7 @@ impl Service {
         most: usize,
     ) -> io::Result<(Vec<u8>, Result<Writer, String>)> {
         let who = &caller.credentials;
-        // Writers that have ended are removed to make room.
+        // Writers that have ended are removed to free room.
         writer::reap();
         if let Some(seat) = Seat::take(&self.writers, who.uid, WRITERS) {
             let (writer, message) = Writer::receive(connection, who, most, seat, &self.launcher)?;

@@ -1,4 +1,4 @@
-//! One session: its owner, what it records, and how it is started and stopped.
+//! One session: its owner, the recorded data, and how it is started and stopped.
 //!
 //! States are handled in [`machine`](super::machine) and [`service`](super::service).
 
@@ -45,7 +45,7 @@ pub(super) struct Session {
     held: Arc<Mutex<Spool>>,
     /// Whether data from the kernel's recorder is still wanted.
     wanted: Arc<AtomicBool>,
-    /// Whether the stop before was with its results.
+    /// Whether the previous stop kept its results.
     wrote: AtomicBool,
 }
 
@@ -81,8 +81,8 @@ impl Session {
         }
     }
 
-    /// Whether this client may start, stop and end it: the connection that initialized it, root, and when it is
-    /// detached every connection of the same user.
+    /// Whether this client may start, stop and end it: the connection that initialized it, root, and, when the session is detached, every
+    /// connection of the same user.
     ///
     /// # Errors
     /// [`ControllerError::NotPermitted`].
@@ -103,7 +103,7 @@ impl Session {
         Err(ControllerError::NotPermitted { what, why: why.to_owned() })
     }
 
-    /// What happens to earlier data at a start: written data is discarded, or it would be written twice.
+    /// The treatment of earlier data at a start: data that was already written is discarded, since it would be written twice.
     pub(super) fn disposition(&self, asked: Option<BufferDisposition>) -> BufferDisposition {
         match self.wrote.load(Ordering::Relaxed) {
             true => BufferDisposition::ClearEntire,
@@ -117,7 +117,7 @@ impl Session {
             buffer_bytes: usize::try_from(self.config.buffer_bytes).unwrap_or(usize::MAX),
             categories: granted.applications.clone(),
             overrides: self.config.overrides.clone(),
-            // Deferred data waits in the output, where it does not take memory.
+            // Deferred data waits in the output, which stores it outside of memory.
             hold: false,
             only_uid: match granted.users {
                 Users::Every => None,
@@ -134,7 +134,7 @@ impl Session {
         self.held.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Starts the kernel's recorder, if the kernel is to be recorded.
+    /// Starts the kernel's recorder, if the kernel is recorded.
     ///
     /// # Errors
     /// [`KernelError`].
@@ -169,7 +169,7 @@ impl Session {
         Ok(())
     }
 
-    /// Where the kernel's records go: directly to the output if the session streams, otherwise to the held data.
+    /// The destination of the kernel's records: directly to the output if the session streams, otherwise to the held data.
     fn deliver(&self) -> Deliver {
         let (output, held) = (self.output.clone(), self.held.clone());
         let (wanted, progress) = (self.wanted.clone(), self.kernel.clone());
@@ -225,7 +225,7 @@ impl Session {
         }
     }
 
-    /// How many snapshots of triggers wait to be taken; 0 if the recorder is busy.
+    /// How many snapshots of triggers wait to be fetched; 0 if the recorder is busy.
     pub(super) fn fired(&self) -> u64 {
         let recorder = self.recorder.try_lock();
         recorder.ok().and_then(|mut it| Some(it.as_mut()?.fired())).unwrap_or(0)
@@ -248,7 +248,7 @@ impl Session {
     /// it is.
     pub(super) fn end(&self) -> Option<String> {
         self.wanted.store(false, Ordering::Relaxed);
-        // It ends when it is dropped; the rest of its output is not wanted.
+        // It ends when it is dropped; the rest of its output is discarded.
         drop(self.recorder().take());
         self.held().clear();
         self.output.close();

@@ -21,7 +21,7 @@ pub(super) struct Spool {
     file: Option<File>,
     /// Where the next byte is read from the file.
     read: u64,
-    /// Where the next byte is written to it.
+    /// Where the next byte is written in the file.
     written: u64,
     folder: PathBuf,
     limit: u64,
@@ -73,7 +73,7 @@ impl Spool {
     /// Takes the first bytes out; `None` when there are none.
     ///
     /// # Errors
-    /// What reading the file returns.
+    /// Errors of reading the file.
     pub(super) fn pop(&mut self) -> io::Result<Option<Vec<u8>>> {
         if let Some(piece) = self.memory.pop_front() {
             self.memory_bytes -= piece.len();
@@ -128,7 +128,7 @@ mod tests {
         }
         assert!(spool.file.is_some() && spool.memory_bytes <= MEMORY_BYTES);
         assert_eq!(spool.bytes(), expected.len() as u64);
-        // Some are taken and more added, which must come after those in the file.
+        // While the file is read, more bytes may be added, which must follow those in the file.
         let first = spool.pop().expect("read").expect("some");
         spool.push(piece(8)).expect("room");
         expected.extend(piece(8));

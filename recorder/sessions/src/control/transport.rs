@@ -1,7 +1,7 @@
 //! Varlink's messages over a Unix socket: JSON objects, each followed by a zero byte.
 //!
 //! Each side has a thread per connection, which blocks in read and write. zlink was used before: its futures had to be polled by hand, and
-//! its socket replaced to receive descriptors in our way. Only the zero byte would have been used from it, for nine more crates to build.
+//! its socket replaced to receive descriptors. Only the zero byte would have been used from zlink, for nine more crates to build.
 
 use std::fmt;
 use std::io;
@@ -25,7 +25,7 @@ const END_OF_MESSAGE: u8 = 0;
 /// The size of one read from the socket, in bytes.
 const READ_BYTES: usize = 4096;
 
-/// Receives the next bytes, at most that many, if descriptors come with them, which it keeps.
+/// Receives at most that many bytes; if descriptors come with them, it keeps these.
 pub(super) type OnDescriptors = Box<dyn FnMut(&UnixStream, usize) -> io::Result<Vec<u8>> + Send>;
 
 /// Why a message did not arrive or is invalid.
@@ -38,19 +38,19 @@ pub enum MessageError {
     /// The other side closed the connection, at the end of a message or within one.
     #[error("the connection was closed")]
     Closed,
-    /// No end of message within 1 MiB.
+    /// No end of the message within 1 MiB.
     #[error("a message is longer than {0} bytes")]
     TooLong(usize),
-    /// Not JSON, or not the object that belongs here.
+    /// Not JSON, or not the kind of object that is expected here.
     #[error("malformed message: {0}")]
     Malformed(#[from] serde_json::Error),
-    /// A reply without parameters; those of all methods of the interface have some.
+    /// A reply without parameters; the replies of all methods of the interface have some.
     #[error("the reply has no parameters")]
     NoParameters,
     /// An error that every Varlink service may answer.
     #[error(transparent)]
     Service(ServiceError),
-    /// An error that belongs neither to the interface nor to all services.
+    /// An error that is defined neither by the interface nor for all services.
     #[error("unknown error {0}")]
     UnknownError(String),
 }
@@ -78,11 +78,11 @@ pub enum ServiceError {
 pub(super) struct Connection {
     socket: UnixStream,
     on_descriptors: OnDescriptors,
-    /// Bytes that were received, and not taken yet.
+    /// Bytes that were received and are not processed yet.
     received: Vec<u8>,
-    /// How many of these are known not to end a message.
+    /// How many of these are known not to contain the end of a message.
     searched: usize,
-    /// The longest message that is taken.
+    /// The longest message that is accepted.
     most: usize,
 }
 
@@ -96,7 +96,7 @@ impl Connection {
     /// Waits for the next message.
     ///
     /// # Errors
-    /// `Malformed`, after which the next one can be received; `Io`, `Closed` and `TooLong`, after which none can.
+    /// `Malformed`, after which the next message can be received; `Io`, `Closed` and `TooLong`, after which none can.
     pub(super) fn receive<M: DeserializeOwned>(&mut self) -> Result<M, MessageError> {
         let end = self.receive_to_end()?;
         let message = serde_json::from_slice(&self.received[..end]);
@@ -104,7 +104,7 @@ impl Connection {
         Ok(message?)
     }
 
-    /// Where the message at the beginning of what was received ends. Waits until it does.
+    /// The end of the first message in the received data. Waits until it does.
     fn receive_to_end(&mut self) -> Result<usize, MessageError> {
         loop {
             let unsearched = &self.received[self.searched..];
@@ -125,7 +125,7 @@ impl Connection {
         }
     }
 
-    /// Waits for bytes. No descriptor becomes one of this process: even closing it might take for ever.
+    /// Waits for bytes. The descriptors are not installed in this process: even closing one might take forever.
     fn receive_some(&mut self) -> io::Result<()> {
         let before = self.received.len();
         self.received.resize(before + READ_BYTES, 0);
@@ -145,7 +145,7 @@ impl Connection {
         received.map(drop)
     }
 
-    /// Sends a message, and descriptors with its first byte. Waits while there is no room.
+    /// Sends a message, and descriptors with its first byte. Waits while the socket has no room.
     ///
     /// # Errors
     /// `Io`; `Malformed` when the message cannot be JSON.
@@ -204,7 +204,7 @@ mod tests {
     }
 
     #[test]
-    fn a_malformed_message_is_told_and_the_next_one_is_read() {
+    fn a_malformed_message_is_reported_and_the_next_one_is_read() {
         let (mut other, mut connection) = pair();
         other.write_all(b"{]\0{}\0").expect("there is room");
         let error = connection.receive::<Value>().expect_err("it is not JSON");

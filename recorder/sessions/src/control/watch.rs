@@ -22,9 +22,9 @@ struct Waiting {
 #[derive(Debug, Default)]
 pub(super) struct Watchers {
     states: Vec<Weak<Mailbox<SessionState>>>,
-    /// The next one to be served comes first.
+    /// The first one is served next.
     waiting: VecDeque<Waiting>,
-    /// Alerts that no client has taken.
+    /// Alerts that no client has received.
     alerts: VecDeque<String>,
 }
 
@@ -136,7 +136,7 @@ impl Service {
         }
     }
 
-    /// GetProviders: those that the caller may record.
+    /// GetProviders: the providers that the caller may record.
     pub(super) fn providers(&self, caller: &Caller) -> Result<wire::Providers, ControllerError> {
         let users = self.users_of(caller)?;
         let gone = |error: ManagerError| ControllerError::Aborted { reason: error.to_string() };
@@ -156,7 +156,7 @@ impl Service {
         Ok(wire::Providers { providers: providers.collect(), turned_away })
     }
 
-    /// GetKnownCategories: the kernel's, and those of applications that the caller may record.
+    /// GetKnownCategories: the kernel's categories, and those of applications that the caller may record.
     pub(super) fn known_categories(
         &self,
         caller: &Caller,

@@ -36,7 +36,7 @@ pub enum SessionState {
 }
 
 impl SessionState {
-    /// All of them, in the order in which a session goes through them.
+    /// All states, in the order in which a session passes through them.
     pub const ALL: [SessionState; 7] = [
         SessionState::Ready,
         SessionState::Initialized,
@@ -94,12 +94,12 @@ pub struct ProviderInfo {
 pub struct Providers {
     /// In the order of registration, at most 100.
     pub providers: Vec<ProviderInfo>,
-    /// How often a provider was rejected because there were 100 or its user's limit in the policy was reached.
+    /// How often a provider was rejected because there were 100, or because its user's limit in the policy was reached.
     #[serde(default)]
     pub turned_away: u64,
 }
 
-/// What was recorded of a provider in this session.
+/// The recorded data of a provider in this session.
 #[derive(Clone, Debug, Deserialize, PartialEq, Serialize)]
 pub struct ProviderStats {
     pub name: String,
@@ -108,13 +108,13 @@ pub struct ProviderStats {
     pub buffering_mode: BufferingMode,
     /// How often its buffer was full and it switched to the other half.
     pub buffer_wrapped_count: u64,
-    /// Records that it had no room for.
+    /// The number of records that it had no room for.
     pub records_dropped: u64,
-    /// The largest used share of its buffer's durable part, 0 to 100.
+    /// The maximum use of its buffer's durable part, 0 to 100.
     pub percentage_durable_buffer_used: f64,
-    /// Bytes of all records except durable ones.
+    /// The size of all records except durable ones, in bytes.
     pub non_durable_bytes_written: u64,
-    /// Records that are in the archive or will be.
+    /// The number of records that are in the archive or will be.
     pub records_written: u64,
 }
 
@@ -122,7 +122,7 @@ pub struct ProviderStats {
 #[derive(Clone, Debug, Default, Deserialize, PartialEq, Eq, Serialize)]
 pub struct KernelStats {
     pub running: bool,
-    /// What it has recorded in this session, in bytes.
+    /// The amount recorded in this session, in bytes.
     pub bytes: u64,
     /// How many snapshots of triggers wait for Snapshot with `fired`.
     #[serde(default, skip_serializing_if = "is_zero")]
@@ -149,7 +149,7 @@ pub struct Status {
     /// The path of the trace's file, if it is one; only for its owner and root.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub output: Option<String>,
-    /// Bytes collected so far for writing.
+    /// Bytes that were collected so far for writing.
     pub bytes: u64,
     pub kernel: KernelStats,
 }
@@ -157,7 +157,7 @@ pub struct Status {
 #[derive(Clone, Debug, Deserialize, PartialEq, Eq, Serialize)]
 pub struct InitializeTracing {
     pub config: TraceConfig,
-    /// Which of the descriptors that come with the call gets the trace.
+    /// The index of the call's descriptor for the trace.
     pub output: u32,
 }
 
@@ -170,7 +170,7 @@ pub struct StartTracing {
 #[derive(Clone, Debug, Default, Deserialize, PartialEq, Eq, Serialize)]
 pub struct Started {
     pub started: u32,
-    /// Those that did not answer in time.
+    /// The providers that did not answer in time.
     pub late: Vec<String>,
 }
 
@@ -182,32 +182,32 @@ pub struct StopTracing {
 
 #[derive(Clone, Debug, Default, Deserialize, PartialEq, Serialize)]
 pub struct Stopped {
-    /// For each provider that recorded something.
+    /// One entry for each provider that recorded something.
     pub provider_stats: Vec<ProviderStats>,
-    /// Why the file does not contain the whole trace, if it does not.
+    /// Why the trace in the file is incomplete, if it is.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub incomplete: Option<String>,
 }
 
 #[derive(Clone, Debug, Default, Deserialize, PartialEq, Eq, Serialize)]
 pub struct Ended {
-    /// Why the file does not contain the whole trace, if it does not.
+    /// Why the trace in the file is incomplete, if it is.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub incomplete: Option<String>,
 }
 
 #[derive(Clone, Copy, Debug, Deserialize, PartialEq, Eq, Serialize)]
 pub struct Snapshot {
-    /// Which of the descriptors that come with the call gets the trace.
+    /// The index of the call's descriptor for the trace.
     pub output: u32,
-    /// The oldest snapshot of a trigger, instead of a new one.
+    /// Requests the oldest snapshot of a trigger, instead of a new one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub fired: Option<bool>,
 }
 
 #[derive(Clone, Copy, Debug, Deserialize, PartialEq, Eq, Serialize)]
 pub struct Snapped {
-    /// What was written, in bytes.
+    /// The number of bytes written.
     pub bytes: u64,
 }
 

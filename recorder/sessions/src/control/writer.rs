@@ -1,8 +1,8 @@
 //! Writes to a client's descriptor without ever touching it in the daemon.
 //!
-//! A descriptor may belong to a file system that a user's process serves (FUSE), or to a server that is gone (NFS). A
-//! query, write or close of such a file may block for ever, and the caller cannot be killed in that time. So the daemon
-//! never receives a client's descriptor: a separate process does, as the client's user and without privileges.
+//! A descriptor may belong to a file system that a user's process serves (FUSE), or to a server that no longer responds (NFS). A query,
+//! write or close of such a file may block forever, and the caller cannot be killed in that time. So the daemon never receives a client's
+//! descriptor: a separate process receives it, as the client's user and without privileges.
 //!
 //! ```text
 //!   client --message, descriptors--> connection
@@ -12,8 +12,8 @@
 //!                 <--- so many are written -----+--> what the client passed
 //! ```
 //!
-//! The process has a time limit for everything and is killed beyond it. One that cannot even be killed is abandoned: it holds no resources
-//! of the daemon, and occupies one of its user's few places.
+//! Everything that the process does has a time limit, after which it is killed. A process that cannot even be killed is abandoned: it holds
+//! no resources of the daemon, and occupies one of its user's few places.
 
 pub(super) mod process;
 mod talk;
@@ -40,10 +40,10 @@ use fxtrec_kernel::peer::Credentials;
 /// How long the process may take to report the type of a descriptor.
 const ANSWER: Duration = Duration::from_secs(10);
 
-/// How long it may take to end once it was killed, before it is left alone.
+/// How long it may take to end after it was killed, before it is abandoned.
 const DEATH: Duration = Duration::from_millis(500);
 
-/// How often it is checked in that time.
+/// How often to check it in that time.
 const LOOK: Duration = Duration::from_millis(5);
 
 /// Processes that were killed and have not ended.
@@ -63,17 +63,17 @@ pub(super) struct Writer {
     process: Option<Child>,
     seat: Option<Seat>,
     inbox: Inbox,
-    /// Bytes that it was given.
+    /// The number of bytes passed to it.
     given: u64,
-    /// Bytes of these that it has written.
+    /// The number of these bytes that it has written.
     written: u64,
-    /// It has closed the output, and that went well.
+    /// It has closed the output without an error.
     done: bool,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Destination {
-    /// Whether written data is visible to others at once.
+    /// Whether written data is visible to other processes at once.
     pub(super) is_file: bool,
     /// The path of a regular file when it was passed.
     pub(super) path: Option<PathBuf>,
@@ -82,18 +82,18 @@ pub(super) struct Destination {
 /// The result of a write.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Wrote {
-    /// This many bytes were taken.
+    /// This many bytes were accepted.
     Bytes(usize),
-    /// None were: the reader is not ready.
+    /// No bytes were accepted: the reader is not ready.
     Nothing,
 }
 
 impl Writer {
-    /// Starts a process that receives the next message of the connection, which has descriptors, of at most `most` bytes.
-    /// Returns the message.
+    /// Starts a process that receives the next message of the connection, with its descriptors, of at most `most` bytes. Returns the
+    /// message.
     ///
     /// # Errors
-    /// When the process cannot be started, or does not do that.
+    /// When the process cannot be started, or does not return the message.
     pub(super) fn receive(
         connection: &UnixStream,
         who: &Credentials,
@@ -125,7 +125,7 @@ impl Writer {
         Writer { channel, process, seat, inbox, given: 0, written: 0, done: false }
     }
 
-    /// One that writes to this descriptor, by a thread.
+    /// A writer to this descriptor that runs as a thread.
     #[cfg(test)]
     pub(super) fn to(output: impl Into<std::os::fd::OwnedFd>) -> Writer {
         let (channel, theirs) = UnixStream::pair().expect("a pair");
@@ -134,10 +134,10 @@ impl Writer {
         Writer::new(channel, None, None)
     }
 
-    /// Chooses one of the descriptors, and learns what kind of file it is.
+    /// Selects one of the descriptors, and determines its type of file.
     ///
     /// # Errors
-    /// Why nothing can be written to it.
+    /// Why it cannot be written.
     pub(super) fn choose(&mut self, index: usize) -> Result<Destination, String> {
         let index = u8::try_from(index).unwrap_or(u8::MAX);
         let failed = |error: io::Error| match error.kind() {
@@ -186,10 +186,10 @@ impl Writer {
         }
     }
 
-    /// Notes what was written.
+    /// Records how much was written.
     ///
     /// # Errors
-    /// Why nothing more can be.
+    /// Why no more can be written.
     fn hear(&mut self) -> Result<(), String> {
         loop {
             match self.next_news() {
@@ -207,7 +207,7 @@ impl Writer {
     /// Writes as much as possible without waiting.
     ///
     /// # Errors
-    /// Why nothing more can be written.
+    /// Why no more can be written.
     pub(super) fn write(&mut self, bytes: &[u8]) -> Result<Wrote, String> {
         self.hear()?;
         let flags = MsgFlags::MSG_DONTWAIT | MsgFlags::MSG_NOSIGNAL;
@@ -218,37 +218,37 @@ impl Writer {
             }
             Err(Errno::EAGAIN | Errno::EINTR) => Ok(Wrote::Nothing),
             Err(errno) => {
-                // It has said why.
+                // It has already reported the reason.
                 self.hear()?;
                 Err(format!("cannot write the output: {}", io::Error::from(errno)))
             }
         }
     }
 
-    /// How many of the bytes that it was given are not written yet.
+    /// How many of the bytes passed to it are not written yet.
     ///
     /// # Errors
-    /// Why nothing more can be written.
+    /// Why no more can be written.
     pub(super) fn unwritten(&mut self) -> Result<u64, String> {
         self.hear()?;
         Ok(self.given - self.written)
     }
 
-    /// Nothing more comes. When it returns true, all was written, and the output is closed.
+    /// There is no more data. Returns true when everything was written and the output is closed.
     ///
     /// # Errors
-    /// Why that did not go well.
+    /// Why closing failed.
     pub(super) fn finish(&mut self) -> Result<bool, String> {
-        // Harmless when it was done already.
+        // Harmless if this was already done.
         let _ = self.channel.shutdown(Shutdown::Write);
         self.hear()?;
         Ok(self.done)
     }
 
-    /// Waits until there is something to hear or, with `room`, it takes something.
+    /// Waits until there is a message or, with `room`, it accepts data.
     ///
     /// # Errors
-    /// What poll(2) returns.
+    /// Errors of poll(2).
     pub(super) fn attend(&self, room: bool, timeout: Duration) -> io::Result<()> {
         let room = if room { PollFlags::POLLOUT } else { PollFlags::empty() };
         self.wait(PollFlags::POLLIN | room, timeout)
@@ -268,10 +268,10 @@ impl Writer {
 /// Kills the process.
 impl Drop for Writer {
     fn drop(&mut self) {
-        // A thread, in tests, sees that.
+        // In tests, where the writer is a thread, the thread notices the end.
         let _ = self.channel.shutdown(Shutdown::Both);
         let Some(mut child) = self.process.take() else { return };
-        // It may have ended, which is as good.
+        // It may have ended already, which has the same effect.
         let _ = child.kill();
         let until = Instant::now() + DEATH;
         while matches!(child.try_wait(), Ok(None)) {
@@ -306,7 +306,7 @@ mod tests {
     }
 
     #[test]
-    fn a_file_has_all_of_it_when_it_is_said_to_be_done() {
+    fn a_file_has_all_of_it_when_it_is_reported_as_done() {
         let file = tempfile::NamedTempFile::new().expect("a file");
         let mut writer = Writer::to(file.reopen().expect("it is there"));
         let destination = writer.choose(0).expect("a file is fine");
@@ -320,7 +320,7 @@ mod tests {
     #[test]
     fn a_full_disk_is_a_failure_with_its_reason() {
         let full = std::fs::OpenOptions::new().write(true).open("/dev/full").expect("there");
-        // As a file on a disk that is full, which only root could make.
+        // Simulates a file on a full disk, which only root could create.
         let (channel, theirs) = UnixStream::pair().expect("a pair");
         std::thread::spawn(move || process::copy(&theirs, &full.into(), true));
         let mut writer = Writer::new(channel, None, None);
@@ -329,7 +329,7 @@ mod tests {
     }
 
     #[test]
-    fn a_pipe_that_nobody_reads_any_more_is_said_to_be() {
+    fn a_pipe_that_nothing_reads_any_more_is_reported() {
         let (mut reader, output) = pipe().expect("a pipe");
         let mut writer = Writer::to(output);
         assert!(!writer.choose(0).expect("a pipe is fine").is_file);

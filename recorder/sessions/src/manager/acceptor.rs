@@ -1,7 +1,7 @@
 //! Decides which providers are accepted.
 //!
-//! There is room for a hundred. Users in the list, and root, may use all of it. If everyone is let in, each other user is
-//! limited to a share, so that no user can keep all others out.
+//! There is room for a hundred. Users in the list, and root, may use all of it. If everyone is admitted, each user is limited to a share,
+//! so that no user can keep all others out.
 
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
@@ -33,7 +33,7 @@ impl Acceptor {
         Acceptor { listener, deaf_until: None, refusals, turned_away }
     }
 
-    /// The listener to wait at; `None` while no connection can be accepted.
+    /// The listener to wait for; `None` while no connection can be accepted.
     pub(super) fn listener(&self) -> Option<&Listener> {
         self.deaf_until.is_none().then_some(&self.listener)
     }
@@ -89,7 +89,7 @@ impl Acceptor {
         self.refusals.unregistered += 1;
     }
 
-    /// Connections rejected so far.
+    /// Connections that were rejected so far.
     pub(super) fn refusals(&self) -> Refusals {
         self.refusals
     }
@@ -127,7 +127,7 @@ mod tests {
             House { acceptor, options, present: Vec::new() }
         }
 
-        /// Whether one more of this user comes in.
+        /// Whether one more connection of this user is admitted.
         fn comes(&mut self, uid: u32) -> bool {
             let peer = Peer { pid: 7, uid };
             let comes = self.acceptor.lets_in(peer, &self.options, &self.present);
@@ -140,7 +140,7 @@ mod tests {
     }
 
     #[test]
-    fn where_everybody_may_come_a_user_has_no_more_than_a_share() {
+    fn where_everyone_may_come_a_user_has_no_more_than_a_share() {
         let mut house = House::new(2);
         assert_eq!([ONE; 3].map(|uid| house.comes(uid)), [true, true, false]);
         assert!(house.comes(OTHER), "others have theirs");

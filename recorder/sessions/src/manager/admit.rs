@@ -1,4 +1,4 @@
-//! Which records of a provider go into the archive.
+//! Which records of a provider are written to the archive.
 //!
 //! The manager does not check events: they concern only their provider. But some
 //! records concern the whole machine: scheduling records, and the names of
@@ -18,7 +18,7 @@ pub(super) fn admit(record: &[u64], process: Koid) -> bool {
     }
 }
 
-/// Whether a kernel object record is about this process; `None` where it is cut short.
+/// Whether a kernel object record is about this process; `None` if it is truncated.
 fn names_its_own(record: &[u64], process: Koid) -> Option<bool> {
     let (word, mut body) = Body::of(record)?;
     let koid = body.word()?;
@@ -32,7 +32,7 @@ fn names_its_own(record: &[u64], process: Koid) -> Option<bool> {
     for _ in 0..kernel_object::ARG_COUNT.get(word) {
         let arg = body.argument()?;
         if argument::TYPE.get(*arg.first()?) == argument::KOID {
-            // The value comes last, after a name that may be inline.
+            // The value is last, after a name that may be inline.
             if arg.last() != Some(&process.0) {
                 return Some(false);
             }

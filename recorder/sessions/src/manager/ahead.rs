@@ -1,8 +1,8 @@
 //! Records that were written from a provider's buffer before it was full.
 //!
-//! At the end of an archive, what a provider has recorded so far is written without a request to save it. When the buffer
-//! is saved later, the same records are in it, in the same order, and are left out. New records may be between them,
-//! since each thread fills its own piece:
+//! At the end of an archive, the records of a provider so far are written without a request from it. When the buffer is saved later, it
+//! contains the same records in the same order, and they are left out. New records may be between them, since each thread fills its own
+//! piece:
 //!
 //! ```text
 //!  buffer     [ a b . . | x . . . ]     archive 1: a b x, ahead
@@ -10,8 +10,8 @@
 //! ```
 //!
 //! So records are recognized by a hash of their content. If a provider changes them afterwards, which violates the protocol, both versions
-//! are written. Memory for hashes is limited for all providers together; records beyond the limit go to the archive in which they are
-//! saved.
+//! are written. Memory for hashes is limited for all providers together; records beyond the limit are written to the archive in which they
+//! are saved.
 
 use std::hash::{BuildHasher, RandomState};
 
@@ -23,23 +23,23 @@ use super::fault::Fault;
 /// The limit for hashes of all providers together, in bytes: enough for two million records.
 pub(super) const MAX_AHEAD_BYTES: usize = 16 << 20;
 
-/// A record: how many words it has, as far as that fits into these bits, and a hash of them.
+/// A record: its number of words, as far as that fits into these bits, and a hash of them.
 type Mark = u64;
 
 const WORDS_BITS: u32 = 16;
 const MOST_WORDS: u64 = (1 << WORDS_BITS) - 1;
 
-/// The coming records that are in an archive already.
+/// The next records that are already in an archive.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Ahead {
-    /// Not known to providers, which might choose records that look the same.
+    /// The key is unknown to providers, which might otherwise choose records with equal hashes.
     key: RandomState,
     durable: Vec<Mark>,
     rolling: Vec<Mark>,
 }
 
 impl Ahead {
-    /// Remembers what was written ahead from a buffer of that many words.
+    /// Remembers the records that were written ahead from a buffer of this many words.
     ///
     /// # Errors
     /// When there are more records than the buffer can hold.
@@ -70,13 +70,13 @@ impl Ahead {
         parts.into_iter().map(marks).sum::<usize>() * size_of::<Mark>()
     }
 
-    /// Removes from a piece what was written ahead.
+    /// Removes from a piece the records that were written ahead.
     pub(super) fn without(&self, piece: &mut Piece) {
         leave_out(&mut piece.durable, &self.durable, &self.key);
         leave_out(&mut piece.rolling, &self.rolling, &self.key);
     }
 
-    /// As [`without`](Self::without), but for a saved piece, whose records do not occur again.
+    /// The same as [`without`](Self::without), but for a saved piece, whose records do not occur again.
     pub(super) fn settle(&mut self, piece: &mut Piece) {
         let durable = leave_out(&mut piece.durable, &self.durable, &self.key);
         let rolling = leave_out(&mut piece.rolling, &self.rolling, &self.key);
@@ -91,7 +91,7 @@ fn mark(key: &RandomState, record: &[u64]) -> Mark {
     key.hash_one(record) << WORDS_BITS | (record.len() as u64).min(MOST_WORDS)
 }
 
-/// Removes the records that are `ahead` from others, as far as they occur there in this order; returns how many that were.
+/// Removes the records in `ahead` from other records, as far as they occur there in this order; returns how many.
 fn leave_out(from: &mut Vec<u64>, ahead: &[Mark], key: &RandomState) -> usize {
     if ahead.is_empty() {
         return 0;
@@ -194,7 +194,7 @@ mod tests {
     fn no_more_is_remembered_than_a_buffer_holds() {
         let mut ahead = Ahead::default();
         ahead.add(&piece(&[], &[two(1)]), 4).expect("room");
-        // As of one that writes its buffer anew each time it is looked at.
+        // As if a provider rewrote its buffer each time it is read.
         ahead.add(&piece(&[], &[two(2)]), 4).expect("room");
         let more = ahead.add(&piece(&[two(4)], &[]), 4);
         assert!(matches!(more, Err(Fault::Changed)), "{more:?}");

@@ -14,7 +14,7 @@ use fxtrec_units::Nanos;
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Started {
     pub started: usize,
-    /// Those that did not report it in time, by name. They may still do so.
+    /// The providers that did not report it in time, by name. They may still do so.
     pub late: Vec<String>,
 }
 
@@ -23,13 +23,13 @@ pub struct Started {
 pub struct Stopped {
     /// All providers that recorded something or violated the protocol.
     pub providers: Vec<ProviderStatus>,
-    /// The names of providers that did not answer in time. What they had committed was saved nevertheless.
+    /// The names of providers that did not answer in time. Their committed records were saved nevertheless.
     pub silent: Vec<String>,
     /// Rejected connections.
     pub refusals: Refusals,
     /// Pieces that were dropped before they could be written, since there were too many.
     pub forgotten: u64,
-    /// What later archives lack, since there was no room to keep it.
+    /// The data that is missing in later archives for lack of room.
     pub left_out: LeftOut,
 }
 
@@ -39,7 +39,7 @@ pub struct Stopped {
 pub enum ManagerError {
     #[error("providers are already being recorded; stop that session first")]
     AlreadyStarted,
-    /// It is just being stopped.
+    /// The session is being stopped.
     #[error("the recording of providers is being stopped; wait until it ends")]
     Stopping,
     /// There is nothing to stop.
@@ -77,9 +77,9 @@ pub(super) enum Command {
 /// An answer that waits for providers.
 #[derive(Debug)]
 pub(super) enum Waiting {
-    /// Until all record.
+    /// Until all providers record.
     Start { deadline: Instant, reply: Sender<Result<Started, ManagerError>> },
-    /// Until all have stopped.
+    /// Until all providers have stopped.
     Stop { write: bool, deadline: Instant, reply: Sender<Result<Stopped, ManagerError>> },
 }
 

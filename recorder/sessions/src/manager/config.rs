@@ -11,13 +11,13 @@ use fxtrec_kernel::namespaces::Namespaces;
 use fxtrec_units::LocalId;
 use fxtrec_units::convention::inner_process_koid;
 
-/// Providers that may be connected at the same time, as in the trace controller's protocol.
+/// The maximum number of connected providers, as in the trace controller's protocol.
 pub const MAX_PROVIDERS: usize = 100;
 
 /// The default buffer of each provider, in bytes.
 pub const DEFAULT_BUFFER_BYTES: usize = 4 * 1024 * 1024;
 
-/// The smallest buffer in which every record has room, in bytes.
+/// The smallest buffer in which every record fits, in bytes.
 pub const MIN_BUFFER_BYTES: usize = 256 * 1024;
 
 /// The limit for the buffers of all providers together, not counting the smallest for each, in modes that copy all of them at once;
@@ -35,7 +35,7 @@ pub(super) const MAX_CATEGORY_BYTES: usize = 4 * 1024 * 1024;
 pub struct Options {
     /// The users whose processes may connect; root always may.
     pub uids: Vec<u32>,
-    /// Whether everyone may connect; each session then sets whose providers it records.
+    /// Whether all users may connect; each session then determines whose providers it records.
     pub everybody: bool,
     /// The limit on providers of each user who is neither root nor among `uids`.
     pub per_user: usize,
@@ -43,14 +43,14 @@ pub struct Options {
     pub koids: Koids,
     /// How long a connection may take to register.
     pub patience: Duration,
-    /// The most data kept of ended providers, in bytes, while nothing may be written before the end. The oldest is
+    /// The maximum amount of data of ended providers that is kept, in bytes, while nothing may be written before the end. The oldest is
     /// dropped first.
     pub held_bytes: usize,
     /// The time limit for copying providers' buffers for a snapshot; buffers not copied by then are counted as lost.
     pub copying: Duration,
     /// Whether the archive may be [rotated](super::Manager::begin_rotate), for which open spans of providers must be tracked.
     pub divided: bool,
-    /// The size at which an archive is rotated, in bytes. The head of each archive takes a part of that.
+    /// The size at which an archive is rotated, in bytes. The head of each archive uses a part of that.
     pub archive_bytes: u64,
     /// Spans to [watch for](super::Manager::spans); only in circular mode.
     pub spans: Arc<[SpanLimit]>,
@@ -73,7 +73,7 @@ impl Default for Options {
     }
 }
 
-/// How a process id, as this pid namespace numbers it, becomes the koid that the scheduler's records have.
+/// How a process id in this pid namespace becomes the koid that the scheduler's records use.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Koids {
     /// The ids are those of the initial namespace.
@@ -110,7 +110,7 @@ pub struct SessionConfig {
     pub overrides: Vec<ProviderOverride>,
     /// Whether nothing may be written before the session is stopped.
     pub hold: bool,
-    /// The user whose providers are recorded; `None` for those of all users.
+    /// The user whose providers are recorded; `None` for providers of all users.
     pub only_uid: Option<u32>,
 }
 
@@ -140,7 +140,7 @@ pub struct ProviderOverride {
 /// The options of one start of a session (`StartOptions` of the trace controller).
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct StartOptions {
-    /// What happens to data that was recorded before and not written.
+    /// What happens to data that was recorded earlier and not written.
     pub disposition: BufferDisposition,
     /// Categories in addition to those of the session.
     pub additional_categories: Vec<String>,
@@ -170,9 +170,9 @@ impl SessionConfig {
         special.unwrap_or(self.buffer_bytes).max(MIN_BUFFER_BYTES).next_multiple_of(4096)
     }
 
-    /// The buffer size for a provider that wants `wanted` bytes, given the sizes of the others' buffers beyond the smallest. Streaming mode
-    /// grants it, since one buffer is copied at a time. Other modes copy all at once, so their total is limited: the more providers, the
-    /// less history each has. A session with larger buffers has a higher limit.
+    /// The buffer size for a provider that requests `wanted` bytes, given the sizes of the others' buffers beyond the smallest. In
+    /// streaming mode it gets this size, since one buffer is copied at a time. Other modes copy all buffers at once, so their total is
+    /// limited: the more providers, the less history each has. A session with larger buffers has a higher limit.
     pub(super) fn granted(&self, wanted: usize, others: usize) -> usize {
         if self.mode == Mode::Streaming {
             return wanted;
@@ -189,7 +189,7 @@ impl SessionConfig {
         let special = self.of(name).map(|special| &special.categories);
         let own = special.filter(|categories| !categories.is_empty());
         let base = own.unwrap_or(&self.categories);
-        // All and some more is all.
+        // All categories and some more are all categories.
         let additional = if base.is_empty() { &[] } else { additional };
         base.iter().chain(additional).cloned().collect()
     }

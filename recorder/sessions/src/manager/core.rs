@@ -23,17 +23,17 @@ use fxtrec_kernel::seqpacket::Listener;
 use fxtrec_units::convention::PROVIDER;
 use session::Session;
 
-/// Connections that are taken in one round.
+/// Connections that are accepted in one round.
 const CONNECTIONS: usize = 16;
 
-/// Messages that are taken from one provider in one round, so that one that floods holds up no other.
+/// Messages that are read from one provider in one round, so that one that floods does not delay others.
 const MESSAGES: usize = 16;
 
 /// The number of rounds after which pending messages count as handled even if some provider still sends: far more than
 /// 100 providers can have pending at one moment.
 const SETTLING_ROUNDS: u32 = 256;
 
-/// Providers that have gone but are still kept. More than these are forgotten, the oldest first.
+/// Providers that have disconnected but are still kept. If there are more, the oldest are forgotten.
 const MAX_DEPARTED: usize = 10_000;
 
 /// The state of the manager's thread.
@@ -50,11 +50,11 @@ pub(super) struct Core {
     departed: std::collections::VecDeque<ProviderStatus>,
     session: Option<Session>,
     waiting: Option<Waiting>,
-    /// The threads that wait until everything has been received, and for how many more rounds at most.
+    /// The threads that wait until everything has been received, and for how many more rounds they wait at most.
     settling: Vec<(Sender<()>, u32)>,
     /// Sessions so far.
     sessions: u64,
-    /// The id of the provider that came last.
+    /// The id of the provider that connected last.
     last_id: u32,
     buffer: Box<[u8]>,
 }
@@ -83,7 +83,7 @@ impl Core {
             settling: Vec::new(),
             sessions: 0,
             last_id: PROVIDER.0,
-            // One byte more than a message may have, to see that one has more.
+            // One byte more than the maximum size of a message, to detect longer ones.
             buffer: vec![0; MAX_MESSAGE_BYTES + 1].into(),
         }
     }
@@ -129,7 +129,7 @@ impl Core {
         }
     }
 
-    /// How long until something has to be done without a request.
+    /// How long until something has to be done even if no request arrives.
     fn timeout(&self) -> Option<Duration> {
         if !self.settling.is_empty() {
             return Some(Duration::ZERO);
@@ -143,12 +143,12 @@ impl Core {
         Some(first.saturating_duration_since(Instant::now()))
     }
 
-    /// Answers callers of `settle` once no provider sends, or one does so all the time.
+    /// Answers callers of `settle` once no provider sends, or one sends all the time.
     fn settle(&mut self, is_silent: bool) {
         self.settling.retain_mut(|(reply, rounds)| {
             *rounds = if is_silent { 0 } else { *rounds - 1 };
             if *rounds == 0 {
-                // The requester may be gone.
+                // The requester may have disconnected.
                 let _ = reply.send(());
             }
             *rounds > 0
@@ -176,19 +176,19 @@ impl Core {
                         time: clock::now(),
                         uid: provider.uid(),
                     };
-                    // If they are not received, they are only counted for the provider.
+                    // Alerts that are not received are only counted for the provider.
                     let _ = self.alerts.try_send(alert);
                 }
             }
         }
     }
 
-    /// Lets go of providers whose connection is closed.
+    /// Drops providers whose connection is closed.
     fn let_go(&mut self) {
         for provider in self.providers.extract_if(.., |provider| !provider.is_open()) {
             self.output.forget(provider.id());
             if provider.is_registered() {
-                // A provider that has gone has no categories that could be selected.
+                // A provider that has disconnected has no categories that could be selected.
                 self.departed
                     .push_back(ProviderStatus { categories: Vec::new(), ..provider.status() });
             } else {
@@ -228,7 +228,7 @@ impl Core {
         self.answer(now);
     }
 
-    /// Answers callers that wait for providers, once all are done or the time is over.
+    /// Answers callers that wait for providers, once all of them have finished or the time has expired.
     fn answer(&mut self, now: Instant) {
         let Some(waiting) = self.waiting.take() else { return };
         let phase = match waiting {
@@ -240,7 +240,7 @@ impl Core {
             self.waiting = Some(waiting);
             return;
         }
-        // The waiting thread may be gone.
+        // The waiting thread may have given up.
         match waiting {
             Waiting::Start { reply, .. } => {
                 let started = self.in_phase(Phase::Started).count();
@@ -278,7 +278,7 @@ impl Core {
     }
 
     fn obey(&mut self, command: Command) {
-        // The requester may be gone.
+        // The requester may have ended.
         match command {
             Command::Start(how, reply) => {
                 let (config, options) = *how;

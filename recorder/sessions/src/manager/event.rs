@@ -78,7 +78,7 @@ pub(super) fn decode(record: &[u64], names: &Names) -> Option<Seen> {
     let category = text(event::CATEGORY.get(first), &mut body, names)?;
     let name = text(event::NAME.get(first), &mut body, names)?;
     let track = match is_async {
-        // The id comes last.
+        // The id is last.
         true => Track::Async(category.clone(), *body.rest().last()?),
         false => Track::Thread(process, thread),
     };
@@ -86,7 +86,7 @@ pub(super) fn decode(record: &[u64], names: &Names) -> Option<Seen> {
         event::ASYNC_INSTANT => Act::None,
         event::ASYNC_END => Act::End(name),
         event::DURATION_COMPLETE => {
-            // The end comes last.
+            // The end is last.
             Act::Whole(Label { process, thread, category, name }, *body.rest().last()?)
         }
         _ => Act::Begin(Label { process, thread, category, name }),
@@ -94,7 +94,7 @@ pub(super) fn decode(record: &[u64], names: &Names) -> Option<Seen> {
     Some(Seen { track, thread, time, act })
 }
 
-/// The text that a reference stands for; an inline one is taken out of the record.
+/// The text of a reference; an inline one is consumed from the record.
 fn text(reference: u64, body: &mut Body<'_>, names: &Names) -> Option<Arc<str>> {
     if reference == string_ref::EMPTY {
         return Some(Arc::default());
@@ -178,7 +178,7 @@ mod tests {
         assert_eq!(decode(&begin, &names()), None);
         let thread = ThreadName::Inline { process: Koid(7), thread: Koid(8) };
         let whole = event(EventKind::DurationBegin, thread, Text::Inline("draw"));
-        // Behind the name are arguments, which are not looked at.
+        // The arguments after the name are ignored.
         for length in 0..whole.len() - 4 {
             assert_eq!(decode(&whole[..length], &names()), None, "{length} words");
         }

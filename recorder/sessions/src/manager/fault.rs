@@ -20,7 +20,7 @@ pub(super) enum Fault {
     /// Records that it had finished have changed.
     #[error("it repeatedly changed records in its buffer after it had completed them")]
     Changed,
-    /// Another message than REGISTER came first.
+    /// The first message was not REGISTER.
     #[error("it sent messages before it registered")]
     NotRegistered,
     /// Its name is reserved for fxtrec.
@@ -37,13 +37,13 @@ pub(super) enum Fault {
     /// A packet of another size.
     #[error("a packet on its FIFO has {bytes} bytes instead of {}", packet::PACKET_BYTES)]
     PacketSize {
-        /// As many came, or more.
+        /// This many arrived, or more.
         bytes: usize,
     },
-    /// A packet that is not for a provider to send, or not at this time.
+    /// A packet that a provider must not send, or not at this time.
     #[error("unexpected request {request} on its FIFO")]
     Request { request: u16 },
-    /// Another version of the protocol on the FIFO.
+    /// A packet of another protocol version.
     #[error(
         "its FIFO protocol has version {found} instead of {}; build it and fxtrec from the same release",
         packet::PROTOCOL_VERSION
@@ -52,7 +52,7 @@ pub(super) enum Fault {
     /// It leaves messages unread until no more can be sent.
     #[error("it does not read its messages")]
     Deaf,
-    /// No buffer for it could be made, or a call on its sockets failed.
+    /// No buffer for it could be created, or a call on its sockets failed.
     #[error("cannot {doing}: {source}")]
     System { doing: &'static str, source: io::Error },
 }
@@ -63,7 +63,7 @@ impl Fault {
         move |source| Fault::System { doing, source }
     }
 
-    /// Why something could not be sent; `Ok` if the peer is gone, which is detected elsewhere.
+    /// Why something could not be sent; `Ok` if the peer has disconnected, which is detected elsewhere.
     pub(super) fn of_send(sent: io::Result<()>) -> Result<(), Fault> {
         match sent {
             Err(error) if error.kind() == io::ErrorKind::WouldBlock => Err(Fault::Deaf),

@@ -1,7 +1,7 @@
 //! Watches for spans of a provider that are longer than triggers wait for, while it records into a circular buffer.
 //!
-//! New records in the buffer are read ten times a second, and nothing is removed from it. A provider that fills half of its buffer
-//! in less time is seen in part: spans that may have been open then are not measured.
+//! New records in the buffer are read ten times a second, and nothing is removed from it. If a provider fills half of its buffer in less
+//! time, some records are missed: spans that may have been open then are not measured.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -17,10 +17,10 @@ use fxtrec_units::Nanos;
 use super::event::{Act, Label, decode};
 use super::known::{Known, Room};
 
-/// How often a buffer is looked at.
+/// How often a buffer is checked.
 const EVERY: Duration = Duration::from_millis(100);
 
-/// What is remembered of one provider, in bytes. What is beyond that is not measured.
+/// The memory for one provider, in bytes. Spans beyond that are not measured.
 const ROOM: Room = Room { names: 256 << 10, open: 64 << 10 };
 
 /// Spans to watch for.
@@ -28,14 +28,14 @@ const ROOM: Room = Room { names: 256 << 10, open: 64 << 10 };
 pub struct SpanLimit {
     /// The number of the trigger that waits for them.
     pub trigger: usize,
-    /// Their name, or category and name.
+    /// The name of the spans, or category and name.
     pub name: String,
     pub comparison: Comparison,
     /// The limit, in nanoseconds.
     pub limit: f64,
 }
 
-/// A span as long as a trigger waits for.
+/// A span that was long enough to meet a trigger.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LongSpan {
     /// The number of the trigger.
@@ -65,12 +65,12 @@ impl Follower {
         Follower { limits, spans, known, cursor, next: Instant::now() + EVERY }
     }
 
-    /// When to look at the buffer next.
+    /// When to check the buffer next.
     pub(super) fn next(&self) -> Instant {
         self.next
     }
 
-    /// Looks at what has come since the last time.
+    /// Checks the records since the last call.
     pub(super) fn take(&mut self, piece: &Piece, name: &Arc<str>, pid: u32) {
         self.next = Instant::now() + EVERY;
         if piece.tally.torn > 0 {
@@ -89,7 +89,7 @@ impl Follower {
                 Act::End(ref name) => {
                     let name = name.clone();
                     let ended = self.known.open.follow(seen, clock, ROOM.open, &mut begun);
-                    // An end of another name says that an end or a begin is missing.
+                    // An end with another name shows that an end or a begin is missing.
                     let own = |(label, _): &(Label, u64)| name.is_empty() || label.name == name;
                     ended.filter(own).map(|(label, since)| (label, since, time))
                 }
@@ -107,7 +107,7 @@ impl Follower {
             };
             for SpanLimit { trigger, .. } in self.limits.iter().filter(meets) {
                 let (trigger, provider_name) = (*trigger, name.clone());
-                // Triggers that wait in such numbers do not fire for more.
+                // If this many triggers are pending, no further ones fire.
                 let _ = self.spans.try_send(LongSpan {
                     trigger,
                     provider_name,

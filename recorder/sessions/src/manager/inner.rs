@@ -2,7 +2,7 @@
 //!
 //! The kernel reports a peer by its id in this namespace (SO_PEERCRED), and `/proc` has a thread's ids in all namespaces (`NSpid`). So the
 //! process's threads are read regularly while it records, and their koids replaced in the copy of its records. A thread that ended before
-//! it was seen gets a koid that no other thread has.
+//! it was read gets a koid that no other thread has.
 
 use std::collections::HashMap;
 use std::time::{Duration, Instant};
@@ -17,10 +17,10 @@ use fxtrec_units::convention::unseen_thread_koid;
 /// How often threads are checked while a provider records.
 const EVERY: Duration = Duration::from_millis(100);
 
-/// A look takes at most this part of the time, as a divisor.
+/// Reading the threads takes at most this fraction of the time, as a divisor.
 const SHARE: u32 = 20;
 
-/// Maximum number of ids kept for one provider, or those of its living threads if these are more.
+/// Maximum number of ids kept for one provider, or the ids of its living threads if these are more.
 const MOST_IDS: usize = 16_384;
 
 /// The threads of one provider.
@@ -55,7 +55,7 @@ impl InnerThreads {
         self.next = begun + EVERY.max(begun.elapsed() * SHARE);
     }
 
-    /// Takes note of the ids of the threads that there are.
+    /// Stores the ids of the living threads.
     fn know(&mut self, living: HashMap<u32, u32>) {
         self.ids.extend(&living);
         if self.ids.len() > MOST_IDS {

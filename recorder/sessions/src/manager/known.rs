@@ -7,14 +7,14 @@ use super::event::decode;
 use super::names::{MAX_NAME_BYTES, Names};
 use super::open::{Clock, MAX_OPEN_BYTES, Open};
 
-/// A provider gets at most this part of what others leave, as a divisor: there is always something left for the next.
+/// A provider gets at most this part of the remaining memory, as a divisor, so that some always remains for the next.
 const SHARE: usize = 2;
 
 /// The memory limits for this state, in bytes.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Room {
     pub(super) names: usize,
-    /// For open spans.
+    /// The limit for open spans.
     pub(super) open: usize,
 }
 
@@ -34,7 +34,7 @@ impl Room {
         Room { names: MAX_NAME_BYTES.min(bytes / 2), open: MAX_OPEN_BYTES.min(bytes / 8) }
     }
 
-    /// The room left for one provider, given the use of the others.
+    /// The room that remains for one provider, given the use of the others.
     pub(super) fn beside(self, others: Room) -> Room {
         let share = |most: usize, others| most.saturating_sub(others) / SHARE;
         Room { names: share(self.names, others.names), open: share(self.open, others.open) }
@@ -60,7 +60,7 @@ impl Known {
         Clock { ticks_per_second: self.names.ticks_per_second() }
     }
 
-    /// Learns from all records of a piece, within `room`. Returns the begins of spans to write before them.
+    /// Learns from all records of a piece, within `room`. Returns the begin records of spans to write before them.
     pub(super) fn follow(&mut self, piece: &Piece, room: Room) -> Vec<u8> {
         let mut begun = Vec::new();
         for record in records(&piece.durable).chain(records(&piece.rolling)) {

@@ -13,13 +13,13 @@ use fxt_writer::{Arg, Koid, Text, ThreadName, Ticks, Value};
 
 use fxtrec_units::Nanos;
 
-/// Losses that are kept apart; of more, the oldest are put together.
+/// The maximum number of separate losses; beyond that, the oldest are merged.
 const MOST: usize = 64;
 
 /// Records that a provider dropped.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RecordLoss {
-    /// Their number; `None` if it is unknown.
+    /// Their number; `None` if unknown.
     pub records: Option<u64>,
     /// They were dropped between these times.
     pub since: Nanos,
@@ -39,19 +39,19 @@ impl RecordLoss {
         let event = Event {
             kind: EventKind::Instant,
             time: Ticks(self.until.0),
-            // The main thread, to show it where the records are missing.
+            // The main thread, so that the losses are shown where the records are missing.
             thread: ThreadName::Inline { process, thread: process },
             category: Text::Inline("fxtrec"),
             name: Text::Inline("lost_records"),
             args: &args,
         };
-        // A name that the format cannot express was not let in at registration.
+        // Registration rejects names that the format cannot express.
         let written = event.write(archive);
         debug_assert!(written.is_ok(), "{written:?}");
     }
 }
 
-/// The losses of one recording that have not been taken yet.
+/// The losses of one recording that have not been reported yet.
 #[derive(Clone, Debug)]
 pub(super) struct LossLog {
     begun: Nanos,
@@ -67,7 +67,7 @@ impl LossLog {
 
     /// Notes the losses found at `now`; `None` for an unknown number.
     pub(super) fn look(&mut self, now: Nanos, found: Option<u64>) {
-        // Uncounted ones may be from any time.
+        // Uncounted losses may be from any time.
         let looked = std::mem::replace(&mut self.looked, now);
         let since = if found.is_none() { self.begun } else { looked };
         if found == Some(0) {
@@ -89,7 +89,7 @@ impl LossLog {
         RecordLoss { records: None, since: self.begun, until: now }
     }
 
-    /// All losses not taken yet.
+    /// All losses that have not been reported yet.
     pub(super) fn all(&self) -> Vec<RecordLoss> {
         self.losses.clone()
     }

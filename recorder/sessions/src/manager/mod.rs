@@ -1,10 +1,9 @@
 //! The manager of trace providers, applications that record their own events.
 //!
-//! A provider is a process that records its own spans, by fxt-writer's `provider` module or by
-//! another client of the protocol in `docs/reference/providers.md`. It connects to the manager's
-//! socket and registers its name. When a session starts, it gets a buffer that it shares with the
-//! manager, and a FIFO on which it requests that full parts be saved. The saved records go into the
-//! same archive as everything else.
+//! A provider is a process that records its own spans, by fxt-writer's `provider` module or by another client of the protocol in
+//! `docs/reference/providers.md`. It connects to the manager's socket and registers its name. When a session starts, it gets a buffer that
+//! it shares with the manager, and a FIFO on which it requests that full parts be saved. The saved records are written to the same archive
+//! as everything else.
 //!
 //! ```text
 //!   provider 1 --socket, FIFO--+
@@ -15,11 +14,10 @@
 //!                                     Manager
 //! ```
 //!
-//! One thread, `fxtrec-manager`, does everything, so nothing here is locked. It trusts no provider:
-//! messages are checked ([`fxt_writer::provider::wire`]), buffers are read as hostile memory
-//! ([`fxt_writer::engine::Remote`]), records about others are left out (`admit`), and a provider that
-//! floods is served no more often than the others. When a provider dies, the manager saves what it
-//! had committed from its buffer, which the manager keeps.
+//! One thread, `fxtrec-manager`, does everything, so nothing here is locked. It trusts no provider: messages are checked
+//! ([`fxt_writer::provider::wire`]), buffers are read as hostile memory ([`fxt_writer::engine::Remote`]), records about others are left out
+//! (`admit`), and a provider that floods is served no more often than the others. When a provider dies, the manager saves the committed
+//! part of its buffer, which the manager keeps.
 
 mod acceptor;
 mod admit;
@@ -69,7 +67,7 @@ use fxtrec_units::Nanos;
 /// The environment variable with the manager's address: a path, or `@` and an abstract name.
 pub const SOCKET_VARIABLE: &str = "FXTREC_PROVIDER_SOCKET";
 
-/// Alerts that may wait to be taken; more are only counted.
+/// Maximum number of alerts waiting to be received; further ones are only counted.
 const ALERTS: usize = 1024;
 
 /// A handle to the manager's thread. Dropping it releases all providers and ends the thread.
@@ -86,7 +84,7 @@ impl Manager {
     /// Starts the thread. Providers may connect at once and record when a session is started.
     ///
     /// # Errors
-    /// When no eventfd or thread can be made.
+    /// When no eventfd or thread can be created.
     pub fn spawn(listener: Listener, options: Options, archive: Archive) -> io::Result<Manager> {
         let (commands, requests) = crossbeam_channel::unbounded();
         let ((raised, alerts), (ended, spans)) = (bounded(ALERTS), bounded(ALERTS));
@@ -121,7 +119,7 @@ impl Manager {
     /// record as soon as they have registered.
     ///
     /// # Errors
-    /// When one runs already or is being stopped.
+    /// When a session is running or being stopped.
     pub fn start(
         &self,
         config: SessionConfig,
@@ -131,10 +129,10 @@ impl Manager {
         self.ask(|reply| Command::Start(how, reply))?
     }
 
-    /// As [`Manager::start`], without waiting: a later stop or end applies to this session.
+    /// The same as [`Manager::start`], without waiting: a later stop or end applies to this session.
     ///
     /// # Errors
-    /// [`ManagerError::Gone`] only; other errors come as the answer.
+    /// [`ManagerError::Gone`] only; other errors are part of the answer.
     pub fn begin_start(
         &self,
         config: SessionConfig,
@@ -144,9 +142,8 @@ impl Manager {
         self.tell(|reply| Command::Start(how, reply))
     }
 
-    /// Stops the session and waits until all providers have handed over their records, at most for `timeout`. For those
-    /// that do not answer, what they had committed is saved. Without `write`, unwritten data is kept until the next
-    /// start, which may retain it.
+    /// Stops the session and waits until all providers have handed over their records, at most for `timeout`. For providers that do not
+    /// answer, the committed part is saved. Without `write`, unwritten data is kept until the next start, which may retain it.
     ///
     /// # Errors
     /// When none runs.
@@ -179,7 +176,7 @@ impl Manager {
         Ok(providers.into_iter().flat_map(|provider| provider.categories).collect())
     }
 
-    /// Connections that were not let in so far.
+    /// Connections that were rejected so far.
     ///
     /// # Errors
     /// [`ManagerError::Gone`] only.
@@ -195,9 +192,9 @@ impl Manager {
         self.ask(Command::TurnedAway)
     }
 
-    /// A copy of the current records of all providers, to be appended to an archive without any of them: held records,
-    /// and what is committed in the buffers of recording providers. Nothing is consumed. In streaming mode, this is what
-    /// has not been written yet, with the names that it refers to.
+    /// A copy of the current records of all providers, to be appended to an archive without any of them: held records, and the committed
+    /// part of the buffers of recording providers. Nothing is consumed. In streaming mode, these are the records that have not been written
+    /// yet, with the names that they refer to.
     ///
     /// Providers continue to record during this. Providers with an invalid buffer are left out. While buffers are copied, which
     /// takes some milliseconds per 10 MiB, none is saved.
@@ -218,8 +215,8 @@ impl Manager {
         self.ask(Command::Sections)
     }
 
-    /// Waits until all messages that providers have sent by now are processed, including those of providers that have connected and gone
-    /// since. It does not wait for providers that never finish.
+    /// Waits until all messages that providers have sent so far are processed, including those of providers that have connected and
+    /// disconnected since. It does not wait for providers that never finish.
     ///
     /// # Errors
     /// [`ManagerError::Gone`] only.
@@ -227,12 +224,12 @@ impl Manager {
         self.ask(Command::Settle)
     }
 
-    /// Ends one archive and continues in another: writes what providers have recorded by now, ends their open spans at `time`, calls
-    /// `between`, which redirects further output to the other archive, and begins the spans again there. Only for a
-    /// [divided](Options::divided) archive, in streaming mode. Does not wait for that.
+    /// Ends one archive and continues in another: writes the records of providers so far, ends their open spans at `time`, calls `between`,
+    /// which redirects further output to the other archive, and begins the spans again there. Only for a [divided](Options::divided)
+    /// archive, in streaming mode. Does not wait for the result.
     ///
     /// # Errors
-    /// [`ManagerError::Gone`] only; `between` is dropped then.
+    /// [`ManagerError::Gone`] only; then `between` is dropped.
     pub fn begin_rotate(
         &self,
         time: Nanos,
@@ -249,7 +246,7 @@ impl Manager {
         &self.alerts
     }
 
-    /// The spans that [`Options::spans`] watch for, as they are seen: a tenth of a second after their end at most.
+    /// The spans that [`Options::spans`] watch for, as they are found: at most a tenth of a second after their end.
     pub fn spans(&self) -> &Receiver<LongSpan> {
         &self.spans
     }
@@ -269,7 +266,7 @@ impl Drop for Manager {
 /// A listener at an unguessable abstract address, for COMMAND and its children.
 ///
 /// # Errors
-/// What getrandom(2), socket(2), bind(2) or listen(2) return.
+/// Errors of getrandom(2), socket(2), bind(2) or listen(2).
 pub fn listen_privately() -> io::Result<Listener> {
     Listener::bind(Address::unguessable("fxtrec-providers")?)
 }

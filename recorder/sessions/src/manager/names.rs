@@ -1,8 +1,8 @@
 //! The definitions of a provider that its later records refer to.
 //!
-//! A provider registers its strings and threads once. A part of its records that must be readable without those before it
-//! begins with the definitions made by then. Everything is kept by its index or koid, so a redefinition takes no more
-//! room. Since definitions may be of any size, their memory is limited for all providers together.
+//! A provider registers its strings and threads once. A part of its records that must be readable without the previous ones begins with the
+//! definitions so far. Everything is kept by its index or koid, so a redefinition needs no additional memory. Since definitions may be of
+//! any size, their memory is limited for all providers together.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -15,7 +15,7 @@ use fxt_writer::record::{Record as _, StringRecord};
 
 use super::event::text_of;
 
-/// No more objects than these are kept; those with the lowest koids go first.
+/// Maximum number of objects that are kept; those with the lowest koids are dropped first.
 const MOST_OBJECTS: usize = 65_536;
 
 /// The limit for the names of all providers together, overhead included, in bytes.
@@ -37,23 +37,23 @@ type Record = Box<[u64]>;
 pub(super) struct Names {
     initialization: Record,
     strings: BTreeMap<u64, (Record, Arc<str>)>,
-    /// The indices of strings for which there was no room, a bit each.
+    /// The indices of strings for which there was no room, as a bit set.
     unkept: Vec<u64>,
     threads: BTreeMap<u64, Record>,
     objects: BTreeMap<u64, Record>,
-    /// The memory of strings and objects, in bytes. Threads are not counted, since the format has at most 255.
+    /// The memory of strings and objects, in bytes. Threads are not counted, since the format permits at most 255.
     bytes: usize,
     /// Strings and objects for which there was no room.
     left_out: u64,
 }
 
 impl Names {
-    /// Learns from whole records, as long as all names take no more than `most` bytes.
+    /// Reads definitions from whole records, as long as all names take no more than `most` bytes.
     pub(super) fn learn(&mut self, piece: &[u64], most: usize) {
         records(piece).for_each(|record| self.learn_one(record, most));
     }
 
-    /// Learns from one record, unless that takes all names above `most` bytes.
+    /// Reads a definition from one record, unless all names would then take more than `most` bytes.
     pub(super) fn learn_one(&mut self, record: &[u64], most: usize) {
         let Some((&first, body)) = record.split_first() else { return };
         match header::TYPE.get(first) {
@@ -121,7 +121,7 @@ impl Names {
         self.bytes
     }
 
-    /// The number of strings and objects left out for lack of room since the last call.
+    /// The number of strings and objects that were left out for lack of room since the last call.
     pub(super) fn take_left_out(&mut self) -> u64 {
         std::mem::take(&mut self.left_out)
     }

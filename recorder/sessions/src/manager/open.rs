@@ -7,9 +7,9 @@
 //!  archive 3                         f~ (     )f        ~: made up, with the argument `cut`
 //! ```
 //!
-//! Open spans are ended in one archive and begun again in the next, before the first record on the same track. So no
-//! synthetic begin comes after the end of its span, even if records are slightly out of order. Spans on tracks without
-//! records are begun when that archive ends.
+//! Open spans are ended in one archive and begun again in the next, before the first record on the same track. So no synthetic begin
+//! follows the end of its span, even if records are slightly out of order. On tracks without records, spans are begun again when that
+//! archive ends.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -29,10 +29,10 @@ pub(super) const MAX_OPEN_BYTES: usize = 8 << 20;
 /// The overhead of a text.
 const TEXT_BYTES: usize = 32;
 
-/// What is open on a track.
+/// An open operation on a track.
 #[derive(Debug, Default)]
 struct Stack {
-    /// The outermost first, with when it began.
+    /// The outermost first, each with the time at which it began.
     spans: Vec<(Label, u64)>,
     /// The number of further nested spans, for which there was no room.
     more: u64,
@@ -52,8 +52,8 @@ pub(super) struct Open {
 }
 
 impl Open {
-    /// Tracks an event, as long as the open spans take no more than `most` bytes. Begins that must come before it are appended to `out`.
-    /// Returns the span that it ends, with when that began.
+    /// Tracks an event, as long as the open spans take no more than `most` bytes. Synthetic begins that must precede it are appended to
+    /// `out`. Returns the span that it ends, with the time at which that began.
     pub(super) fn follow(
         &mut self,
         seen: Seen,
@@ -99,7 +99,7 @@ impl Open {
         if has_room && stack.more == 0 {
             self.bytes += bytes;
             if is_new {
-                // Most have one, and a vector begins with room for four.
+                // Most tracks have one span, while a vector begins with room for four.
                 stack.spans.reserve_exact(1);
             }
             stack.spans.push((label, time));
@@ -182,7 +182,7 @@ impl Label {
     fn put(&self, kind: EventKind, time: u64, args: &[Arg<'_>], out: &mut Vec<u8>) {
         let thread = ThreadName::Inline { process: Koid(self.process), thread: Koid(self.thread) };
         let (category, name) = (Text::Inline(&self.category), Text::Inline(&self.name));
-        // Two names that fit into a record by reference only cost the provider this span.
+        // Two names that each fit into a record only by reference cost the provider no more than this span.
         let _ = Event { kind, time: Ticks(time), thread, category, name, args }.write(out);
     }
 }

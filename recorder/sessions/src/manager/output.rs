@@ -1,4 +1,4 @@
-//! The way of providers' records into the archive.
+//! How providers' records get into the archive.
 //!
 //! Each piece is enclosed in metadata, so that other writers to the same archive
 //! need not know about it:
@@ -74,7 +74,7 @@ pub struct Section {
     pub process: Koid,
     /// Its records, with everything that they refer to.
     pub records: Vec<u8>,
-    /// Records that it dropped.
+    /// The losses of the provider.
     pub losses: Vec<RecordLoss>,
 }
 
@@ -90,7 +90,7 @@ impl Section {
     }
 }
 
-/// What later archives lack of providers, since there was no room to keep it.
+/// The data of providers that is missing in later archives, for lack of room.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct LeftOut {
     /// Strings, and names of threads and processes.
@@ -106,7 +106,7 @@ pub(super) struct Output {
     introduced: HashSet<u32>,
     held: VecDeque<Owned>,
     held_bytes: usize,
-    /// The most that is held, in bytes.
+    /// The maximum amount that is held, in bytes.
     capacity: usize,
     holds: bool,
     /// Whether another archive may begin while providers record.
@@ -116,11 +116,11 @@ pub(super) struct Output {
     /// The memory of that state.
     known_takes: Room,
     known_most: Room,
-    /// The number of held pieces of each provider that is gone.
+    /// The number of held pieces of each provider that has disconnected.
     gone: HashMap<u32, usize>,
-    /// Names and open spans for which there was no room, and which later archives lack.
+    /// Names and open spans for which there was no room, and which are missing in later archives.
     lacking: LeftOut,
-    /// Providers for which some of that is not in the archive either.
+    /// Providers for which part of that data is not in the archive either.
     unsaid: HashSet<u32>,
     /// Pieces that were dropped since there were too many.
     pub(super) forgotten: u64,
@@ -136,8 +136,8 @@ impl fmt::Debug for Output {
 }
 
 impl Output {
-    /// Holds at most `capacity` bytes back when asked to. A `divided` archive may be [rotated](Output::rotate).
-    /// An archive is rotated when it has `archive_bytes`.
+    /// Holds back at most `capacity` bytes on request. A `divided` archive may be [rotated](Output::rotate). An archive is rotated when it
+    /// has `archive_bytes`.
     pub(super) fn new(
         archive: Archive,
         capacity: usize,
@@ -195,7 +195,7 @@ impl Output {
         self.forgotten = 0;
     }
 
-    /// Takes a piece, if there is anything in it.
+    /// Takes a piece, unless it is empty.
     pub(super) fn take(&mut self, mut owned: Owned) {
         if owned.piece.is_empty() && owned.losses.is_empty() {
             return;
@@ -203,7 +203,7 @@ impl Output {
         if !self.holds {
             return self.write(&owned);
         }
-        // Was copied with room for all of a buffer.
+        // It was copied with room for a whole buffer.
         owned.piece.durable.shrink_to_fit();
         owned.piece.rolling.shrink_to_fit();
         self.held_bytes += owned.held_bytes();
@@ -228,7 +228,7 @@ impl Output {
         }
     }
 
-    /// Notes that a provider will send nothing more.
+    /// Records that a provider will send no more data.
     pub(super) fn forget(&mut self, id: ProviderId) {
         match self.held.iter().filter(|owned| owned.id == id).count() {
             0 => self.forget_known(id.0),
@@ -236,12 +236,12 @@ impl Output {
         }
     }
 
-    /// Notes that a provider that is gone will not be introduced in another archive either.
+    /// Records that a provider that has disconnected will not be introduced in another archive either.
     pub(super) fn forget_name(&mut self, id: ProviderId) {
         self.introduced.remove(&id.0);
     }
 
-    /// Handles that no pieces of providers that are gone are held any longer.
+    /// Frees the known facts of ended providers, whose pieces are no longer held.
     fn let_go(&mut self) {
         for id in std::mem::take(&mut self.gone).into_keys() {
             self.forget_known(id);
@@ -255,15 +255,15 @@ impl Output {
         }
     }
 
-    /// What later archives lack because there was not enough room.
+    /// The data that is missing in later archives for lack of room.
     pub(super) fn left_out(&self) -> LeftOut {
         // Dropped pieces are in no archive.
         let waiting = self.known.values().filter(|_| self.holds).map(|it| it.names.left_out());
         LeftOut { names: waiting.fold(self.lacking.names, u64::saturating_add), ..self.lacking }
     }
 
-    /// Ends open spans at `time`, has `between` begin another archive, and introduces `providers` there, by id and name.
-    /// Only for a divided archive.
+    /// Ends open spans at `time`, calls `between` to begin another archive, and introduces `providers` there, by id and name. Only for a
+    /// divided archive.
     pub(super) fn rotate<'n>(
         &mut self,
         time: Nanos,
@@ -291,12 +291,12 @@ impl Output {
         }
     }
 
-    /// Begins the open spans that have not been begun in this archive yet: nothing more will come.
+    /// Begins the open spans that have not been begun in this archive yet, when there are no more records.
     pub(super) fn conclude(&mut self) {
         self.add(|known, out| known.open.resume(known.clock(), out));
     }
 
-    /// Writes what `make` has to add to the sections of providers.
+    /// Writes the records from `make` into the sections of providers.
     fn add(&mut self, make: impl Fn(&mut Known, &mut Vec<u8>)) {
         for (id, known) in &mut self.known {
             let mut made = Vec::new();
@@ -344,7 +344,7 @@ impl Output {
         sections[at].losses.extend_from_slice(&owned.losses);
     }
 
-    /// Keeps a piece's definitions for later pieces. Returns the begins to write before it.
+    /// Keeps a piece's definitions for later pieces. Returns the begin records to write before it.
     fn learn(&mut self, owned: &Owned) -> Vec<u8> {
         if !self.divided && owned.piece.durable.is_empty() {
             return Vec::new();
@@ -383,7 +383,7 @@ impl Output {
 }
 
 impl LeftOut {
-    /// Counts names that were left out of what was just repeated.
+    /// Counts names that were left out of the repeated definitions.
     fn add_names(&mut self, known: &mut Known) {
         self.names = self.names.saturating_add(known.names.take_left_out());
     }
@@ -394,7 +394,7 @@ fn put_words(bytes: &mut Vec<u8>, words: &[u64]) {
 }
 
 fn put(bytes: &mut Vec<u8>, record: &impl Record) {
-    // A name that the format cannot express was not let in at registration.
+    // Registration rejects names that the format cannot express.
     let written = record.write(bytes);
     debug_assert!(written.is_ok(), "{written:?}");
 }
@@ -416,7 +416,7 @@ mod tests {
         Piece { durable, ..Piece::default() }
     }
 
-    /// What a provider with this id hands over.
+    /// The records that a provider with this id hands over.
     fn owned(id: u32, piece: Piece, dropped: bool) -> Owned {
         let loss = RecordLoss { records: Some(3), since: Nanos(5), until: Nanos(9) };
         let losses = if dropped { vec![loss] } else { Vec::new() };
@@ -430,7 +430,7 @@ mod tests {
         (Output::new(Box::new(write), capacity, false, u64::MAX), archive)
     }
 
-    /// What is in the archive, in a word each.
+    /// The content of the archive, one word per record.
     fn shown(archive: &Mutex<Vec<u8>>) -> Vec<String> {
         let mut whole = 0x0016_5478_4604_0010_u64.to_le_bytes().to_vec();
         whole.extend(&*archive.lock().expect("no panic"));
@@ -520,7 +520,7 @@ mod tests {
     fn names_of_all_providers_have_a_bound_and_what_a_later_archive_lacks_is_counted() {
         for divided in [false, true] {
             let mut output = Output::new(Box::new(drop), 0, divided, u64::MAX);
-            // As long as a record can be, 48 MB together.
+            // As long as a record can be, 48 MB in total.
             for koid in 0..500 {
                 for id in [2, 3, 4] {
                     output.take(owned(id, named(koid, 32_000), false));

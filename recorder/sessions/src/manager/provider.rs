@@ -27,9 +27,9 @@ const RESERVED_NAME: &str = "fxtrec";
 pub(super) enum Said {
     Nothing,
     Registered,
-    /// It raised an alert of this name.
+    /// It raised an alert with this name.
     Alert(String),
-    /// Something that concerns only itself.
+    /// A problem that concerns only the provider itself.
     Other,
 }
 
@@ -44,7 +44,7 @@ pub(super) struct Provider {
     /// Its name, once it has registered.
     name: Option<Arc<str>>,
     categories: BTreeSet<String>,
-    /// What they take, in bytes.
+    /// Their size in bytes.
     category_bytes: usize,
     recording: Option<Recording>,
     stats: ProviderStats,
@@ -100,7 +100,7 @@ impl Provider {
         self.stats = ProviderStats::default();
     }
 
-    /// Its process, as this pid namespace numbers it.
+    /// The id of its process in this pid namespace.
     pub(super) fn pid(&self) -> u32 {
         self.peer.pid
     }
@@ -121,7 +121,7 @@ impl Provider {
         bytes.saturating_sub(MIN_BUFFER_BYTES)
     }
 
-    /// What the names of its categories take, in bytes.
+    /// The size of its categories' names in bytes.
     pub(super) fn category_bytes(&self) -> usize {
         self.category_bytes
     }
@@ -144,12 +144,12 @@ impl Provider {
         (self.is_open && self.name.is_none()).then(|| self.since + patience)
     }
 
-    /// When to read its threads, or to look at its spans, next, if needed.
+    /// When to read its threads or its spans next, if needed.
     pub(super) fn look_again_at(&self) -> Option<Instant> {
         self.recording.as_ref()?.look_again_at()
     }
 
-    /// Reads its threads, and looks at its spans, if that is due.
+    /// Reads its threads and its spans, if that is due.
     pub(super) fn look_again(&mut self, now: Instant) {
         if let Some(recording) = &mut self.recording
             && recording.look_again_at().is_some_and(|next| next <= now)
@@ -158,7 +158,7 @@ impl Provider {
         }
     }
 
-    /// Looks at the spans that have ended by now, if triggers wait for some.
+    /// Reads the spans that have ended so far, if triggers wait for spans.
     pub(super) fn look_at_spans(&mut self) {
         if let Some(recording) = &mut self.recording
             && recording.phase() == Phase::Started
@@ -187,7 +187,7 @@ impl Provider {
         }
     }
 
-    /// Tells it that no session runs: a program that has just begun waits for START otherwise.
+    /// Informs it that no session is running: otherwise a program that has just started waits for START.
     pub(super) fn tell_idle(&mut self, number: wire::Session) {
         let told = FromManager::Terminate(number)
             .encode()
@@ -219,7 +219,7 @@ impl Provider {
         }
     }
 
-    /// What is kept of records that were written before they are saved, in bytes.
+    /// The memory for recognizing records that were written before they are saved, in bytes.
     pub(super) fn ahead_bytes(&self) -> usize {
         self.recording.as_ref().map_or(0, Recording::ahead_bytes)
     }
@@ -241,7 +241,7 @@ impl Provider {
         }
     }
 
-    /// Closes its connection and saves what it had committed.
+    /// Closes its connection and saves its committed records.
     pub(super) fn hang_up(&mut self, output: &mut Output) {
         self.finish(output);
         self.is_open = false;
@@ -253,7 +253,7 @@ impl Provider {
         self.is_open = false;
     }
 
-    /// Takes a packet from its FIFO.
+    /// Processes a packet from its FIFO.
     pub(super) fn read_fifo(&mut self, output: &mut Output) {
         let Some(recording) = &mut self.recording else { return };
         if let Err(fault) = recording.take_packet(output, &mut self.stats) {
@@ -262,7 +262,8 @@ impl Provider {
         }
     }
 
-    /// Takes a message from its connection; `buffer` has room for any that is one. The number of bytes that the categories of others take.
+    /// Processes a message from its connection; `buffer` has room for any valid message. The number of bytes that the categories of other
+    /// providers use.
     pub(super) fn read_connection(
         &mut self,
         buffer: &mut [u8],
@@ -314,7 +315,7 @@ impl Provider {
                 Ok(Said::Alert(name))
             }
             FromProvider::Stopped(session) => {
-                // One of an earlier session may be late.
+                // A packet of an earlier session may be late.
                 if self.recording.as_ref().is_some_and(|ours| ours.awaits_stopped(session)) {
                     self.finish(output);
                 }
@@ -323,7 +324,7 @@ impl Provider {
         }
     }
 
-    /// Takes note of categories, as far as there is room: they are only shown.
+    /// Notes categories, as far as there is room: they are only displayed.
     fn learn(&mut self, categories: Vec<String>, others: usize) -> Result<(), Fault> {
         for category in categories {
             let bytes = size_of::<String>() * 2 + category.len();
@@ -344,7 +345,7 @@ impl Provider {
     }
 
     fn blame(&mut self, fault: &Fault) {
-        // The first one says most.
+        // The first error is the most useful one.
         self.fault.get_or_insert_with(|| fault.to_string());
     }
 

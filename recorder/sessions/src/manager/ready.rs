@@ -56,8 +56,8 @@ pub(super) fn wait(
     Ok(Ready { rung, connections, providers: providers.iter().map(signs).collect() })
 }
 
-/// The timeout for poll, in milliseconds. Rounded up, since otherwise the last one before a deadline would be spent in a
-/// busy loop.
+/// The timeout for poll, in milliseconds. It is rounded up, since otherwise the last millisecond before a deadline would be spent in a busy
+/// loop.
 fn milliseconds(timeout: Option<Duration>) -> PollTimeout {
     let Some(timeout) = timeout else { return PollTimeout::NONE };
     PollTimeout::try_from(timeout.as_nanos().div_ceil(1_000_000)).unwrap_or(PollTimeout::MAX)

@@ -53,7 +53,7 @@ pub(super) struct Owner {
 pub(super) struct Recording {
     session: wire::Session,
     owner: Owner,
-    /// Gone when the provider has closed it or did something against the protocol.
+    /// `None` when the provider has closed it or violated the protocol.
     fifo: Option<Seqpacket>,
     remote: Remote<SharedView>,
     /// Whether STARTED has arrived: before that, the content of the buffer is not valid.
@@ -62,13 +62,13 @@ pub(super) struct Recording {
     /// The provider's count of dropped records at the last read.
     dropped: u64,
     losses: LossLog,
-    /// The coming records that are in the archive already.
+    /// How many of the next records are in the archive already.
     ahead: Ahead,
     /// The size of its buffer, in words.
     buffer_words: usize,
-    /// Its threads, if it uses its own ids for them.
+    /// Its threads, if it uses its own thread ids.
     inner: Option<InnerThreads>,
-    /// Watches its spans, if triggers wait for some.
+    /// Follows its spans, if triggers wait for some.
     follower: Option<Follower>,
     pid: u32,
 }
@@ -133,7 +133,7 @@ impl Recording {
         self.fifo.as_ref().map(AsFd::as_fd)
     }
 
-    /// When to read its threads, or to look at its spans, next, if needed.
+    /// When to read its threads, or check its spans, next, if needed.
     pub(super) fn look_again_at(&self) -> Option<Instant> {
         if !matches!(self.phase, Phase::Starting | Phase::Started) {
             return None;
@@ -142,7 +142,7 @@ impl Recording {
         threads.into_iter().chain(self.follower.as_ref().map(Follower::next)).min()
     }
 
-    /// Looks at its threads and its spans, as far as that is due.
+    /// Reads its threads and checks its spans, if that is due.
     pub(super) fn look_again(&mut self, now: Instant) {
         if self.inner.as_ref().is_some_and(|inner| inner.next() <= now) {
             self.look_at_threads();
@@ -152,14 +152,14 @@ impl Recording {
         }
     }
 
-    /// Looks at its threads.
+    /// Reads its current threads.
     fn look_at_threads(&mut self) {
         if let Some(inner) = &mut self.inner {
             inner.look();
         }
     }
 
-    /// Looks at the spans that have ended since the last time; `last` says that no more will.
+    /// Reads the spans that have ended since the last time; `last`: no more will.
     pub(super) fn look_at_spans(&mut self, last: bool) {
         let Some(follower) = self.follower.as_mut().filter(|_| self.has_started) else { return };
         let process = self.owner.process;
@@ -254,8 +254,7 @@ impl Recording {
         self.fifo.as_ref().map_or(Ok(()), |fifo| Fault::of_send(fifo.send(&answer, &[])))
     }
 
-    /// Saves the records without a request, and ends the recording: the provider has stopped, is gone, or does not
-    /// answer.
+    /// Saves the records without a request, and ends the recording: the provider has stopped, has disconnected, or does not answer.
     pub(super) fn finish(
         &mut self,
         output: &mut Output,
@@ -289,13 +288,13 @@ impl Recording {
         self.fifo = None;
     }
 
-    /// What is kept of records that were written before they are saved, in bytes.
+    /// The memory for recognizing records that were written before they are saved, in bytes.
     pub(super) fn ahead_bytes(&self) -> usize {
         self.ahead.bytes()
     }
 
-    /// Writes what is committed in its buffer and was not saved, without waiting until it is full: another archive begins. Maximum number
-    /// of bytes that are kept; beyond that, the records are left to the other archive.
+    /// Writes the part of its buffer that is committed and not saved yet, without waiting until it is full: another archive begins. Maximum
+    /// number of bytes that are kept; beyond that, the records are left to the other archive.
     pub(super) fn hand_over(
         &mut self,
         output: &mut Output,
@@ -318,7 +317,7 @@ impl Recording {
         Ok(())
     }
 
-    /// A copy of what is committed in its buffer and not saved; `None` if there is nothing or it is invalid.
+    /// A copy of the part of its buffer that is committed and not saved; `None` if there is nothing or it is invalid.
     pub(super) fn view(&mut self, stats: &mut ProviderStats) -> Option<Owned> {
         if !self.has_started || self.phase == Phase::Stopped {
             return None;
@@ -331,7 +330,7 @@ impl Recording {
             inner.translate(&mut piece);
         }
         if piece.held {
-            // Drops during the copy belong to this time.
+            // Drops during the copy are counted here.
             self.note_dropped(stats);
         }
         self.note_torn(&piece);
@@ -365,7 +364,7 @@ impl Recording {
         output.take(Owned { id, name, process, piece, losses: self.losses.take() });
     }
 
-    /// Counts what the provider has dropped since the last call.
+    /// Counts the records that the provider has dropped since the last call.
     fn note_dropped(&mut self, stats: &mut ProviderStats) {
         let dropped = self.remote.header().map_or(self.dropped, |header| header.dropped);
         let more = dropped.saturating_sub(self.dropped);
@@ -374,7 +373,7 @@ impl Recording {
         self.losses.look(clock::now(), Some(more));
     }
 
-    /// Takes note of buffers that could not be copied: how many records were in them is not known.
+    /// Counts buffers that could not be copied: how many records were in them is unknown.
     fn note_torn(&mut self, piece: &Piece) {
         if piece.tally.torn > 0 {
             self.losses.look(clock::now(), None);

@@ -1,4 +1,4 @@
-//! What is known about a provider, for status queries.
+//! The known facts about a provider, for status queries.
 
 use fxt_writer::engine::{Mode, Tally};
 use fxt_writer::{Koid, ProviderId};
@@ -17,7 +17,7 @@ pub enum ProviderState {
     /// It was sent STOP and has not confirmed it.
     Stopping,
     Stopped,
-    /// It did not keep to the protocol; what came after that is ignored.
+    /// It violated the protocol; everything after that is ignored.
     Failed,
     Gone,
 }
@@ -52,32 +52,32 @@ pub struct ProviderStatus {
     pub categories: Vec<String>,
     pub state: ProviderState,
     pub stats: ProviderStats,
-    /// Whether it ended between START and its confirmation: its records of that time are missing.
+    /// Whether it ended between START and its confirmation, so that its records of that time are missing.
     pub missed_start: bool,
     /// Its violation of the protocol, if any.
     pub fault: Option<String>,
 }
 
-/// What was recorded of a provider, over all sessions of the manager.
+/// The recorded data of a provider, over all sessions of the manager.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct ProviderStats {
-    /// The buffering mode of the last session, when there was one.
+    /// The buffering mode of the last session, if there was one.
     pub mode: Option<Mode>,
-    /// Records found in the buffers; unfinished and refused ones are counted separately.
+    /// Records found in the buffers; unfinished and rejected ones are counted separately.
     pub tally: Tally,
     /// Records that the provider dropped, by its own count.
     pub dropped: u64,
     pub buffers: u64,
-    /// Bytes of durable records: strings, threads, names.
+    /// The size of durable records (strings, threads, names) in bytes.
     pub durable_bytes: u64,
-    /// Bytes of all other records.
+    /// The size of all other records in bytes.
     pub rolling_bytes: u64,
-    /// The largest share of the durable part in use at any save, from 0 to 1.
+    /// The maximum use of the durable part at any save, from 0 to 1.
     pub durable_used: f64,
     pub alerts: u64,
     /// How much smaller its buffer was than requested, in bytes: all buffers share a budget.
     pub buffer_short: u64,
-    /// Categories that are not listed, since those of all providers take too much memory.
+    /// Categories that are not listed, since those of all providers use too much memory.
     pub categories_left_out: u64,
 }
 

@@ -1,4 +1,4 @@
-//! A file that is made from others: a conversion, a cut, a page, a JUnit file. It gets its name when it is complete.
+//! A file that is derived from other files: a conversion, a cut, a page, a JUnit file. It gets its name when it is complete.
 
 use std::fs::File;
 use std::io;
@@ -13,8 +13,8 @@ use fxtrec_kernel::user::Owner;
 /// The least mode of a file: its creator can read and write it.
 const OWN: u32 = 0o600;
 
-/// The mode for a file made from `inputs`, before the umask: readable only by those who can read all of them. For a pipe,
-/// the readers are unknown.
+/// The mode for a file derived from `inputs`, before the umask: only those who can read all inputs can read it. For a pipe, the readers are
+/// unknown.
 pub fn mode_of(inputs: &[&Path]) -> u32 {
     let permissions = |path: &&Path| {
         let facts = match *path == Path::new("-") {
@@ -33,18 +33,18 @@ pub fn mode_of(inputs: &[&Path]) -> u32 {
 #[must_use = "it has its name once it is committed"]
 pub struct Derived {
     pub file: File,
-    /// The work left for the end.
+    /// The work to do at the end.
     pub pending: Pending,
 }
 
-/// The work left when everything is written. If dropped before, an earlier file is kept.
+/// The work to do when everything is written. If dropped before, an earlier file is kept.
 #[derive(Debug)]
 #[must_use = "the file has its name once it is committed"]
 pub struct Pending(Option<(Place, Fresh)>);
 
 impl Derived {
-    /// Creates a file that will be `path`, made of `inputs` and with the permissions `mode`. FIFOs and devices are opened
-    /// as they are, `-` is standard output.
+    /// Creates a file that will be `path`, derived from `inputs` and with the permissions `mode`. FIFOs and devices are opened directly;
+    /// `-` is standard output.
     ///
     /// # Errors
     /// [`OutFileError`]: when it is one of the inputs, or cannot be created, or a process records to it.
@@ -81,12 +81,12 @@ impl Place {
 }
 
 impl Pending {
-    /// No work: the file has its name already, or none.
+    /// Nothing to do: the file already has its name, or has none.
     pub fn none() -> Pending {
         Pending(None)
     }
 
-    /// Everything is written: puts the file on the disk and gives it its name.
+    /// Everything is written: syncs the file to disk and gives it its name.
     ///
     /// # Errors
     /// When the disk is full, or another process records to the existing file, which is unchanged then. Also when the
@@ -97,19 +97,19 @@ impl Pending {
             return Err(OutFileError::Moved);
         }
         if let Some(owner) = place.owner {
-            // Not before: if it already has a name, its owner could write to it. It can be used all the same, so this
-            // is not worth failing for.
+            // This is not done earlier: if it already had a name, its owner could write to it. The file is usable nevertheless, so this is
+            // not treated as a failure.
             let _ = owner.take(&fresh.file);
         }
         match fresh.file.sync_all() {
-            // The file system has no such thing.
+            // The file system does not support it.
             Err(error) if error.raw_os_error() == Some(libc::EINVAL) => {}
             result => result?,
         }
         place.must_be_replaceable()?;
         fresh.put_over(&place.name)?;
         place.directory.sync();
-        // Its temporary name may have led to another file, and the directory be another by now.
+        // Its temporary name may have led to another file, and the directory may have been replaced.
         match place.leads_to(Facts::of_file(&fresh.file)?.id) {
             true => Ok(()),
             false => Err(OutFileError::Moved),

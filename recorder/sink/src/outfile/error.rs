@@ -7,13 +7,13 @@ use crate::OsError;
 use fxtrec_kernel::directory::WalkError;
 use fxtrec_kernel::file_lock::Holder;
 
-/// Why an output is not created. Nothing has changed then.
+/// Why an output is not created. Nothing has changed in that case.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum OutFileError {
     #[error("{source}{advice}", source = .0, advice = advice(*.0))]
     System(OsError),
-    /// A link that another user may have put there.
+    /// A link that another user may have placed there.
     #[error(
         "{} is a symbolic link in a directory that others can write to: use the name of its target",
         .0.display()
@@ -30,7 +30,7 @@ pub enum OutFileError {
     /// A FIFO without a reader.
     #[error("the pipe has no reader: start the reader first")]
     NoReader,
-    /// The file that was there before could not be kept.
+    /// The existing file could not be kept.
     #[error("cannot keep the earlier file as {}: {source}", .old.display())]
     KeepOld {
         /// Its intended name.

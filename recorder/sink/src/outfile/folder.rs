@@ -1,4 +1,4 @@
-//! Directories that outputs are put into.
+//! Directories for outputs.
 
 use std::path::{Path, PathBuf};
 
@@ -12,9 +12,9 @@ use fxtrec_kernel::user::Owner;
 /// when a file is created below it.
 ///
 /// # Errors
-/// When something else is there, or it cannot be made.
+/// When another file is there, or it cannot be created.
 pub fn make_folder(path: &Path, owner: Option<Owner>) -> Result<(), OutFileError> {
-    // The root, or one that is named by where it is.
+    // The root, or a folder identified by its path.
     if path.file_name().is_none() {
         return Ok(());
     }
@@ -32,7 +32,7 @@ pub fn make_folder(path: &Path, owner: Option<Owner>) -> Result<(), OutFileError
         Err(error) if error.kind() == std::io::ErrorKind::AlreadyExists => return Ok(()),
         result => result?,
     }
-    // If others can create names there, it may belong to another user by now. One that stays root's can be read all the same.
+    // If others can create names there, it may belong to another user in the meantime. A file that stays root's can still be read.
     if let Some(owner) = owner
         && directory.is_private(place.trusted())?
         && let Ok(made) = directory.open_file(name, OFlag::O_RDONLY | OFlag::O_DIRECTORY)

@@ -1,7 +1,7 @@
 //! The creation of output files, for all commands.
 //!
-//! fxtrec often runs as root, in directories that others write to. So a name is looked up once, and nothing is ever
-//! truncated, followed or chowned by name: see [`fxtrec_kernel::directory`].
+//! fxtrec often runs as root, in directories that others write to. So a name is resolved once, and nothing is ever truncated, followed or
+//! chowned by name: see [`fxtrec_kernel::directory`].
 //!
 //! ```text
 //!  Place::find(path)   walks to the directory, holds it
@@ -14,9 +14,9 @@
 //!    +-- leads_to()    afterwards: whether the path, looked up again, leads to the file that was written
 //! ```
 //!
-//! While a file is written, the owner of the directory, such as the user of COMMAND, may replace the directory. So places
-//! are resolved before COMMAND starts, everything is written to the directories held then, and it is an error if the path
-//! does not lead to the file afterwards.
+//! While a file is written, the owner of the directory, such as the user of COMMAND, may replace the directory. So directories are opened
+//! before COMMAND starts, everything is written to the directories that are held open, and it is an error if the path does not lead to the
+//! file afterwards.
 
 mod derived;
 mod error;
@@ -79,7 +79,7 @@ impl Place {
         &self.path
     }
 
-    /// Whether the path still leads to the directory that is held, which was not moved either.
+    /// Whether the path still leads to the directory that is held open.
     fn is_where_it_was(&self) -> bool {
         let id = |directory: &Directory| Facts::of_file(directory).ok().map(|facts| facts.id);
         let again = || Place::find(&self.path, self.owner).ok();
@@ -103,14 +103,13 @@ impl Place {
         self.lock_earlier(name).map(drop)
     }
 
-    /// Locks the file at `name`, so that no other process takes it for unused; `None` if it is not a file or cannot be
-    /// opened.
+    /// Locks the file at `name`, so that no other process considers it unused; `None` if it is not a file or cannot be opened.
     fn lock_earlier(&self, name: &OsString) -> Result<Option<File>, OutFileError> {
         let regular = |facts: Facts| facts.kind() == SFlag::S_IFREG;
         if !self.directory.look(name)?.is_some_and(regular) {
             return Ok(None);
         }
-        // Without read permission, the writer cannot be found out either.
+        // Without read permission, the writer cannot be determined either.
         let Ok(file) = self.directory.open_file(name, OFlag::O_RDONLY) else { return Ok(None) };
         if !Facts::of_file(&file).is_ok_and(regular) {
             return Ok(None);
@@ -121,11 +120,10 @@ impl Place {
 }
 
 impl Place {
-    /// Writes at the end of the file that is here. The CI has usually created it.
+    /// Appends to the existing file. The CI system has usually created it.
     ///
     /// # Errors
-    /// When it is a link, or has a second name by which it may be anything, or cannot be written, or the path does not
-    /// lead to it.
+    /// When it is a link, or has a second name and may thus be any file, or cannot be written, or the path does not lead to it.
     pub fn append(&self, text: &[u8]) -> Result<(), OutFileError> {
         if let Some(mut file) = self.special()? {
             return Ok(file.write_all(text)?);
@@ -146,7 +144,7 @@ impl Place {
         if self.directory.look(&self.name)?.is_none() {
             let file = self.directory.create(&self.name, flags, 0o666)?;
             if let Some(owner) = self.owner {
-                // A file that stays root's can be read all the same.
+                // A file that remains root's can be read all the same.
                 let _ = owner.take(&file);
             }
             return Ok(file);
@@ -189,7 +187,7 @@ pub fn refuse_inputs(output: &Path, inputs: &[&Path]) -> Result<(), OutFileError
     Ok(())
 }
 
-/// The same for `others` that need not be there yet, because they are written as well.
+/// The same for `others`, which need not exist yet, because they are written as well.
 ///
 /// # Errors
 /// [`OutFileError::IsInput`] for an existing file, [`OutFileError::Twice`] for one that will be created.

@@ -8,7 +8,7 @@
 //!  B  new file, locked |        learns that A has the earlier one, or else the new one: nothing has changed
 //! ```
 //!
-//! The new file is locked before it has a name, so it never looks unused.
+//! The new file is locked before it has a name, so it never appears unused.
 
 use std::ffi::{OsStr, OsString};
 use std::fs::File;
@@ -46,26 +46,26 @@ pub struct Recording {
 
 /// A recording's file beyond the end of its sink: locked, and known by its descriptor, whatever happens to its name.
 ///
-/// COMMAND may rename, replace or remove the file when the directory is its user's. So what was recorded is read back
-/// through the descriptor that it was written by, and never by name.
+/// COMMAND may rename, replace or remove the file when the directory belongs to its user. So recorded data is read back through the
+/// descriptor that it was written by, never by name.
 #[derive(Debug)]
 pub struct Hold {
     file: File,
     /// Where it was put; `None` for one that fxtrec was given open.
     place: Option<Place>,
     id: FileId,
-    /// Its final owner, when nothing more is read from it.
+    /// Its final owner, set when nothing more is read from it.
     heir: Option<Owner>,
 }
 
-/// What happened to the name of a recording's file.
+/// The state of the name of a recording's file.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Whereabouts {
     /// The path still refers to this file.
     InPlace,
     /// It no longer has a name.
     Removed,
-    /// It was moved. Where to, if known.
+    /// It was moved. Its destination, if known.
     Moved(Option<PathBuf>),
 }
 
@@ -85,7 +85,7 @@ impl Hold {
         self.id
     }
 
-    /// Whether fxtrec created it. A file that it was given may have earlier content, from others, too.
+    /// Whether fxtrec created it. An existing file may also have earlier content, from other programs.
     pub fn is_ours(&self) -> bool {
         self.place.is_some()
     }
@@ -98,7 +98,7 @@ impl Hold {
         self.file.try_clone()
     }
 
-    /// Where its name leads now.
+    /// Where its name leads at present.
     pub fn whereabouts(&self) -> Whereabouts {
         let has_no_name = Facts::of_file(&self.file).is_ok_and(|facts| facts.has_no_name);
         if has_no_name {
@@ -109,15 +109,15 @@ impl Hold {
             return Whereabouts::InPlace;
         }
         let shown = shown(&self.file);
-        // Not looked up: the path may lead over anyone's file systems.
+        // The path is not looked up: it may lead over other users' file systems.
         let deleted = |path: &PathBuf| path.as_os_str().as_encoded_bytes().ends_with(b" (deleted)");
         Whereabouts::Moved(shown.filter(|path| !deleted(path)))
     }
 
-    /// Gives the file to the one it is to belong to in the end.
+    /// Gives the file to its final owner.
     ///
     /// # Errors
-    /// What fchown(2) returns; the file stays root's then.
+    /// Errors of fchown(2); the file then still belongs to root.
     pub fn hand_over(&self) -> io::Result<()> {
         self.heir.map_or(Ok(()), |heir| heir.take(&self.file))
     }
@@ -203,13 +203,13 @@ impl Place {
         if there.kind() == SFlag::S_IFDIR {
             return Err(OutFileError::of_errno(libc::EISDIR));
         }
-        // Held until its name is another.
+        // Held until the file has another name.
         let earlier = self.lock_earlier(&self.name)?;
         let still = self.directory.look(&self.name)?;
         if still.is_none_or(|still| still.id != there.id) {
             return Ok(None);
         }
-        // A file that a full disk or a kill has left is not worth keeping, and must not replace an earlier `.old` that is.
+        // A file that was left by a full disk or a kill is not worth keeping, and must not replace an earlier `.old` file that is.
         if there.kind() == SFlag::S_IFREG && there.bytes == 0 && earlier.is_some() {
             fresh.put_over(&self.name)?;
             return Ok(Some(None));
@@ -230,10 +230,10 @@ impl Place {
         }
     }
 
-    /// The files of a series that earlier runs have left here, by `number_of` their names, and the number that comes next.
-    /// Those of 0 bytes, which a full disk or a kill has left, are removed.
+    /// The files of a series that earlier runs have left here, found by `number_of` their names, and the next free number. Files of 0
+    /// bytes, which a full disk or a kill has left, are removed.
     ///
-    /// Only files of trusted owners count: files of others with such a name are never removed.
+    /// Only files of trusted owners count: files of other users with such a name are never removed.
     ///
     /// # Errors
     /// When the directory cannot be read.
@@ -290,7 +290,7 @@ impl Place {
             for name in &before {
                 self.must_be_free(name)?;
             }
-            // A process that released one of them had locked the next before.
+            // A process that released one of them had locked the next one before.
             let now = siblings()?;
             if now == before {
                 break;
@@ -302,7 +302,7 @@ impl Place {
 }
 
 impl Recording {
-    /// Keeps the lock, and what can be read back, beyond the end of the file's own descriptor.
+    /// Keeps the lock, and the file for reading back, beyond the end of the file's own descriptor.
     ///
     /// # Errors
     /// When there are too many open files.

@@ -1,4 +1,4 @@
-//! FIFOs and devices, which are opened as they are.
+//! FIFOs and devices, which are opened directly.
 
 use std::fs::File;
 use std::path::Path;
@@ -38,7 +38,7 @@ impl Place {
             let parent = target.parent().unwrap_or(Path::new(""));
             at.directory = match at.directory.walk(parent, self.trusted(), &mut links) {
                 Ok(directory) => directory,
-                // It leads nowhere.
+                // The link is dangling.
                 Err(error) => match OutFileError::from(error) {
                     error if error == OutFileError::of_errno(libc::ENOENT) => return Ok(None),
                     error => return Err(error),
@@ -78,7 +78,7 @@ impl Place {
         })
     }
 
-    /// What a name in procfs leads to: a descriptor that fxtrec was started with, which is the same as `-` and `>(...)`.
+    /// The target of a name in procfs: a descriptor that fxtrec was started with, which is the same as `-` and `>(...)`.
     fn of_proc(&self, through_link: bool) -> Result<Option<File>, OutFileError> {
         if through_link {
             return Err(OutFileError::UnsafeLink(self.path.clone().into_os_string()));
@@ -98,7 +98,7 @@ fn is_own_descriptors(directory: &Directory) -> bool {
     own.is_ok_and(|own| id(&own).is_some() && id(&own) == id(directory))
 }
 
-/// `/dev/null`, `/dev/zero` and `/dev/full`: in a container they may belong to a user that it does not know.
+/// `/dev/null`, `/dev/zero` and `/dev/full`: in a container they may belong to a user that the container does not know.
 fn goes_nowhere(device: u64) -> bool {
     const MEMORY: u32 = 1;
     libc::major(device) == MEMORY && matches!(libc::minor(device), 3 | 5 | 7)

@@ -1,4 +1,4 @@
-//! Real links, FIFOs, nodes and owners; what needs root says so by what it expects without.
+//! Real links, FIFOs, nodes and owners; tests that need root expect a different result without.
 
 use std::fs::{self, Permissions};
 use std::io::Write;
@@ -10,14 +10,14 @@ use tempfile::TempDir;
 
 use super::*;
 
-/// Nobody in particular: neither this user nor root.
+/// An arbitrary other user: neither this user nor root.
 const OTHER: u32 = 65_533;
 
 fn folder() -> TempDir {
     tempfile::tempdir().expect("a folder")
 }
 
-/// A folder that everybody may write to, as `/tmp`.
+/// A folder that all users may write to, such as `/tmp`.
 fn open_folder() -> TempDir {
     let folder = folder();
     fs::set_permissions(folder.path(), Permissions::from_mode(0o1777)).expect("ours");
@@ -49,7 +49,7 @@ fn fifo(path: &Path, owner: u32) {
 }
 
 #[test]
-fn a_fifo_is_opened_when_it_is_the_users_and_refused_when_it_is_anothers() {
+fn a_fifo_is_opened_when_it_is_the_users_and_refused_when_it_belongs_to_another() {
     let folder = folder();
     let (own, others) = (folder.path().join("own"), folder.path().join("others"));
     fifo(&own, geteuid().as_raw());
@@ -76,7 +76,7 @@ fn block_devices_and_devices_of_others_are_refused() {
     let folder = folder();
     let at = |name: &str| folder.path().join(name);
     let mode = Mode::from_bits_truncate(0o666);
-    // Numbers that no driver has: opening them would fail in another way.
+    // Device numbers without a driver: opening them would fail with a different error.
     mknod(&at("disk"), SFlag::S_IFBLK, mode, makedev(251, 250)).expect("root may");
     assert_eq!(special(&at("disk")).expect_err("refused"), OutFileError::BlockDevice);
     for (name, minor) in [("null", 3), ("random", 8)] {
@@ -92,7 +92,7 @@ fn block_devices_and_devices_of_others_are_refused() {
 }
 
 #[test]
-fn a_link_to_a_device_is_followed_only_where_nobody_else_can_have_put_it() {
+fn a_link_to_a_device_is_followed_only_where_no_other_can_have_put_it() {
     for (folder, followed) in [(folder(), true), (open_folder(), false)] {
         let link = folder.path().join("t.fxt");
         symlink("/dev/null", &link).expect("room");
@@ -103,7 +103,7 @@ fn a_link_to_a_device_is_followed_only_where_nobody_else_can_have_put_it() {
                 assert!(matches!(error, OutFileError::UnsafeLink(_)), "{error}");
             }
         }
-        // Somebody else's folder holds the second of two links.
+        // Another user's folder holds the second of two links.
         let first = folder.path().join("first");
         symlink("t.fxt", &first).expect("room");
         assert_eq!(special(&first).is_ok(), followed);
@@ -182,7 +182,7 @@ fn who_records_already_is_named_and_nothing_changes() {
     }
     assert_eq!(fs::read_to_string(&old).expect("there"), "older");
     assert_eq!(names(&folder), ["t.fxt", "t.fxt.old"]);
-    // A file that is going to be moved to the name of one that is written.
+    // A file that will be moved to the name of one that is being written.
     let shorter = folder.path().join("t");
     let other = find(&folder.path().join("t.old")).record(Given::AtOnce).expect("created");
     fs::write(&shorter, "earlier").expect("room");
@@ -324,7 +324,7 @@ fn what_has_0_bytes_is_replaced_and_an_earlier_file_stays() {
 }
 
 #[test]
-fn a_series_goes_on_behind_all_that_is_there_and_counts_what_is_ours() {
+fn a_series_continues_after_all_that_is_there_and_counts_what_is_ours() {
     let folder = folder();
     let at = |name: &str| folder.path().join(name);
     let number = |name: &std::ffi::OsStr| name.to_str()?.strip_prefix("t.")?.parse().ok();

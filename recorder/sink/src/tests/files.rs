@@ -78,7 +78,7 @@ fn after_a_flush_point_everything_can_be_read_though_the_sink_is_never_finished(
         let mut sink = open(&output(&path, compression), None).unwrap().sink;
         sink.write(&piece).unwrap();
         sink.flush_point().unwrap();
-        // SIGKILL here: nothing of the sink's own runs any more.
+        // Simulates SIGKILL: none of the sink's code runs after this.
         std::mem::forget(sink);
         assert_eq!(unpack_what_is_there(compression, &fs::read(&path).unwrap()), piece, "{name}");
     }
@@ -177,12 +177,12 @@ fn a_fifo_without_a_reader_is_refused_and_what_a_reader_that_leaves_did_not_take
             Err(error) => panic!("{error}"),
         }
     };
-    // More than a pipe holds, so that the sink has to wait for the reader, who then leaves.
+    // More than a pipe holds, so the sink has to wait for the reader, which then exits.
     let trace = records(100_000);
     let name = path.display().to_string();
     assert_eq!(sink.write(&trace), Err(SinkError::ReaderGone { name }));
     assert_eq!(reading.join().unwrap(), trace[..1000]);
-    // What waited in the pipe is missing as well.
+    // Data that waited in the pipe is missing as well.
     let rest = &trace[whole_records(&trace, 1000)..];
     let mut missing = Unsaved { records: count_records(rest), bytes: rest.len() as u64 };
     assert_eq!(sink.unsaved(), missing);
@@ -191,8 +191,8 @@ fn a_fifo_without_a_reader_is_refused_and_what_a_reader_that_leaves_did_not_take
     assert_eq!(sink.unsaved(), missing);
 }
 
-/// What a sink says that writes `trace` into a pipe, and what its reader gets that takes so many bytes, or all of them,
-/// and leaves before the end.
+/// The report of a sink that writes `trace` to a pipe, and the data of its reader, which reads this many bytes, or all of them, and exits
+/// before the end.
 fn into_a_pipe(
     compression: Compression,
     trace: &[u8],
@@ -214,7 +214,7 @@ fn into_a_pipe(
             got.resize(bytes, 0);
             reader.read_exact(&mut got).unwrap();
         }
-        // A pipe that is empty for now is an error to the reader who does not wait.
+        // To a reader that does not wait, an empty pipe is an error.
         None => drop(reader.read_to_end(&mut got)),
     }
     drop(reader);
@@ -246,7 +246,7 @@ fn what_is_left_in_a_pipe_without_a_reader_is_missing() {
 }
 
 #[test]
-fn a_new_file_belongs_to_the_given_owner_and_a_refusal_is_told() {
+fn a_new_file_belongs_to_the_given_owner_and_a_refusal_is_reported() {
     let dir = TempDir::new().unwrap();
     let path = dir.path().join("t.fxt");
     let owner = Owner { uid: 65_534, gid: 65_534 };

@@ -147,7 +147,7 @@ fn pieces() -> Vec<Vec<u8>> {
 fn fill<C: Codec>(disk: &SmallDisk, codec: C) -> Result<Totals, SinkError> {
     let mut sink = Compressed::new("t".into(), disk.clone(), codec);
     for piece in pieces() {
-        // What fails is said at the end again, with all that follows counted.
+        // The failure is reported at the end again, with everything after it counted.
         let _ = sink.write(&piece);
         let _ = sink.flush_point();
     }

@@ -37,7 +37,7 @@ fn unpack(compression: Compression, packed: &[u8]) -> io::Result<Vec<u8>> {
     Ok(plain)
 }
 
-/// As much as can be unpacked of a stream that may be cut off.
+/// As much as can be decompressed of a stream that may be truncated.
 fn unpack_what_is_there(compression: Compression, packed: &[u8]) -> Vec<u8> {
     let mut decoder: Box<dyn Read> = match compression {
         Compression::None => Box::new(packed),

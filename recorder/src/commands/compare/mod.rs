@@ -96,7 +96,7 @@ pub fn compare(args: &CompareArgs, out: &mut dyn Write) -> Result<bool, CompareE
     }
 }
 
-/// The measures to compare: those requested, or the defaults for recordings of a COMMAND, if all traces are such.
+/// The measures to compare: the requested ones, or the defaults for recordings of a COMMAND if every trace is one.
 fn measures(args: &CompareArgs, traces: &[PathBuf]) -> Result<Vec<Measure>, CompareError> {
     if !args.measures.is_empty() {
         return Ok(args.measures.clone());
@@ -107,7 +107,7 @@ fn measures(args: &CompareArgs, traces: &[PathBuf]) -> Result<Vec<Measure>, Comp
         all &= has_command(trace_file::read(path).map_err(failed)?).map_err(failed)?;
     }
     let texts: &[&str] = if all { &OF_COMMAND } else { &OF_MACHINE };
-    // A test reads all of them.
+    // The test requires that every trace has them.
     Ok(texts.iter().filter_map(|text| text.parse().ok()).collect())
 }
 
@@ -144,7 +144,7 @@ fn span_names(measures: &[Measure]) -> Vec<String> {
     names
 }
 
-/// The numbers of one trace, and what its spans of these names took.
+/// The numbers of one trace, and the lengths of its spans of these names.
 fn run(
     path: &Path,
     (measures, names): (&[Measure], &[String]),
@@ -201,7 +201,7 @@ fn number(measure: &Measure, recorded: &Recorded<'_>) -> Number {
     let needed = measure.quantity.samples_needed();
     match number {
         Some(number) if values >= needed => Number::Is(number),
-        // A condition that matches no thread lacks at least one value.
+        // A condition that matches no thread leaves at least one value missing.
         _ => Number::TooFew { values, needed: needed.max(1) },
     }
 }

@@ -57,7 +57,7 @@ fn what_is_compared_by_default_can_be_read() {
 #[test]
 fn of_a_command_what_it_took_is_compared_by_default() {
     let folder = tempfile::tempdir().expect("a folder");
-    // COMMAND computes for so many microseconds, and another thread of the machine as long as ever.
+    // COMMAND computes for this many microseconds; another thread of the machine always runs for the same time.
     let traces = |side: &str, computes: [u64; 5]| -> Vec<String> {
         let write = |(at, computes): (usize, u64)| {
             let mut scene = Scene::recorded_by(300, "waker,syscall", Some(100));
@@ -88,7 +88,7 @@ fn of_a_command_what_it_took_is_compared_by_default() {
     assert!(!passed, "{text}");
     let row =
         |measure: &str| text.lines().find(|line| line.trim().starts_with(measure)).unwrap_or("");
-    // From when the recorder let it run until it ended.
+    // From the moment the recorder let it run until it ended.
     for part in ["duration", "222 us", "322 us", "larger"] {
         assert!(row("duration").contains(part), "{part}: {text}");
     }
@@ -158,13 +158,13 @@ fn a_metric_with_too_few_values_fails_no_other() {
     let line = ["--metric", "wakeup.p50", "--metric", "wakeup.p99", "--fail-if-worse", "10%"];
     let (base, new) = ([10, 11, 12, 13], [20, 21, 22, 23]);
     let too_few = "wakeup.p99 (too few values: 1 of 100 needed)";
-    // Alone, four runs a side are enough for the other.
+    // On its own, the other metric needs only four runs a side.
     let (passed, text) = run(&line, &base, &base);
     assert!(passed && text.contains("passed: nothing is larger by more than 10 %"), "{text}");
     assert!(text.contains(&format!("\nnot judged: {too_few}\n")), "{text}");
     let (passed, text) = run(&line, &base, &new);
     assert!(!passed && text.contains("FAILED: wakeup.p50 is larger by more than 10 %"), "{text}");
-    // With nothing else, there is no verdict.
+    // If it is the only metric, there is no verdict.
     let (passed, text) = run(&line[2..], &base, &new);
     assert!(!passed, "{text}");
     assert!(text.contains(&format!("FAILED: no metric could be judged: {too_few};")), "{text}");

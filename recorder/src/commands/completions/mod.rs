@@ -1,7 +1,7 @@
-//! `fxtrec completions`: the script by which a shell completes fxtrec's command line.
+//! `fxtrec completions`: prints the script with which a shell completes fxtrec's command line.
 //!
-//! It follows from the command line's own description, so it cannot name an option that does not exist. [`values`] adds those that are
-//! looked up at completion time.
+//! The script is generated from the command line's definition, so it cannot name an option that does not exist. [`values`] adds values that
+//! are looked up at completion time.
 
 mod values;
 
@@ -34,7 +34,7 @@ impl Shell {
 /// Prints the script that `args` request.
 ///
 /// # Errors
-/// When it cannot be written. An output that is closed early is not an error.
+/// When the script cannot be written. An output that is closed early is not an error.
 pub fn run(args: &CompletionsArgs, out: &mut dyn Write) -> io::Result<()> {
     match out.write_all(script(args.shell)?.as_bytes()).and_then(|()| out.flush()) {
         Err(error) if error.kind() != io::ErrorKind::BrokenPipe => Err(error),

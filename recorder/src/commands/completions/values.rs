@@ -4,7 +4,7 @@ use std::io;
 
 use crate::cli::Shell;
 
-/// The options, by the beginnings of their lines in zsh's completions, and the functions that know their values.
+/// Beginnings of option lines in zsh's completions, and the functions that look up their values.
 const ZSH: [(&[&str], &str); 5] = [
     (&["-p+[", "--pid=["], "_fxtrec_pids"),
     (&["-u+[", "--user=["], "_fxtrec_users"),
@@ -13,10 +13,10 @@ const ZSH: [(&[&str], &str); 5] = [
     (&["--categories=["], "_fxtrec_categories"),
 ];
 
-/// The completions that clap made, with these values.
+/// The completions that clap generates, with these values added.
 ///
 /// # Errors
-/// When clap's script has no place for them, since clap has changed.
+/// When a change in clap leaves no place for them in its script.
 pub(super) fn add(shell: Shell, script: String) -> io::Result<String> {
     match shell {
         // They run before clap's function.
@@ -44,10 +44,10 @@ fn add_to_zsh(script: &str) -> io::Result<String> {
         }
         added.push('\n');
     }
-    // The functions come before the script's own, which is called at its end.
+    // The functions precede the script's own, which is called at its end.
     let own = added.find("_fxtrec() {").filter(|_| changed == [true; ZSH.len()]);
     let Some(own) = own else {
-        return Err(io::Error::other("clap's completions for zsh have another form than is known"));
+        return Err(io::Error::other("clap's completions for zsh have an unexpected form"));
     };
     added.insert_str(own, include_str!("values.zsh"));
     Ok(added)

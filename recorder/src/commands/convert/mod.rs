@@ -1,7 +1,6 @@
-//! `fxtrec convert`: one trace in, the same in another format out.
+//! `fxtrec convert`: converts a trace from one format to another.
 //!
-//! Progress and the closing report go to standard error; the report lists what the new format cannot
-//! express.
+//! Progress and the final report are written to standard error; the report lists data that the new format cannot express.
 
 use std::io::Write;
 use std::path::Path;
@@ -13,7 +12,7 @@ use crate::convert::{
     ConvertError, Format, Input, Options, Output, Packed, Report, UnknownFormat, convert,
 };
 
-/// Converts as `args` say, and reports to `messages`. An output that is closed early is not an error.
+/// Converts as `args` request, and reports to `messages`. An output that is closed early is not an error.
 ///
 /// # Errors
 ///

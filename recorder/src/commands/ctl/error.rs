@@ -24,10 +24,10 @@ pub enum CtlError {
         "-o - would write the binary trace to a terminal: redirect standard output, or name a file"
     )]
     TraceToTerminal,
-    /// The trace and the answer on the same output.
+    /// The trace and the answer would both be written to standard output.
     #[error("-o - and --json both write to standard output: name a file for the trace")]
     TraceAndJson,
-    /// A pipe to a session that continues after ctl has ended.
+    /// A pipe for a session that continues after ctl has ended.
     #[error("-o - needs a session that ends with ctl: add --foreground, or a COMMAND")]
     DetachedPipe,
     /// Triggers in a session that continues after ctl has ended.
@@ -38,13 +38,13 @@ pub enum CtlError {
     /// A requirement of triggers is not met.
     #[error(transparent)]
     Flight(#[from] FlightError),
-    /// No process has such a name.
+    /// No running process has this name.
     #[error("no running process{} matches --comm {}", if *.own { " of yours" } else { "" }, .globs.join(" "))]
     NoSuchName { globs: Vec<String>, own: bool },
     /// `/proc` cannot be read.
     #[error(transparent)]
     Processes(#[from] ProcfsError),
-    /// A file that is to be compressed.
+    /// A file name that asks for compression.
     #[error(
         "{}: the daemon cannot compress: name the file .fxt and compress it afterwards, or use fxtrec record",
         .0.display()
@@ -55,7 +55,7 @@ pub enum CtlError {
     Launch(#[from] LaunchError),
     #[error("cannot {0}: there is no session; start one with fxtrec ctl start")]
     NoSession(&'static str),
-    /// The trace would lack some of what was requested.
+    /// Some of the requested data would be missing in the trace.
     #[error(
         "the policy does not permit {}: root can add a rule to the policy file; --categories '*' records only applications, and --allow-partial records what is permitted",
         .0.join(", ")
@@ -67,13 +67,13 @@ pub enum CtlError {
     /// The session has ended, but its trace is incomplete.
     #[error("the trace is incomplete: {0}")]
     Incomplete(String),
-    /// There is no such process.
+    /// There is no process with this id.
     #[error("process {0} does not exist")]
     NoProcess(u32),
     /// A process that does not write snapshots.
     #[error("process {pid} cannot write a snapshot: {why}")]
     NoRecorder { pid: u32, why: String },
-    /// A process that is not ours.
+    /// A process of another user.
     #[error(
         "cannot request a snapshot from process {pid}: {source}; if it belongs to another user, use sudo"
     )]
@@ -81,7 +81,7 @@ pub enum CtlError {
     /// The output accepts no more data.
     #[error("cannot write the output: {0}")]
     Write(#[from] io::Error),
-    /// A system call that never fails did.
+    /// A system call failed that normally cannot fail.
     #[error("cannot {doing}: {source}")]
     System { doing: &'static str, source: io::Error },
 }

@@ -1,4 +1,4 @@
-//! The file for the daemon to write: created here, with the rights of the user of ctl.
+//! Creates the file for the daemon to write, with the rights of the user of ctl.
 
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
@@ -11,7 +11,7 @@ use crate::kernel::terminal::stdout_is_terminal;
 use crate::kernel::user::Owner;
 use crate::sink::{NewFile, new_file};
 
-/// Endings that promise a compression.
+/// File name endings that imply compression.
 const PACKED: [&str; 8] = ["gz", "zst", "bz2", "xz", "lz4", "lzma", "br", "zip"];
 
 #[derive(Debug)]
@@ -77,7 +77,7 @@ impl TraceFile {
         facts.is_some_and(|facts| facts.has_no_name)
     }
 
-    /// Removes the file again: nothing was recorded.
+    /// Removes the file again, because nothing was recorded.
     pub(super) fn discard(self) {
         if let Some(undo) = self.made.and_then(|(made, _)| made.undo) {
             undo.take_back();

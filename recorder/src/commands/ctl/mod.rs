@@ -21,8 +21,8 @@ use crate::units::look::Look;
 pub use error::CtlError;
 pub(in crate::commands) use snapshot::snapshot_of;
 
-/// Runs the verb of `args` and returns the exit status. Standard output goes to `out`, remarks to `err`. An `out` that is
-/// closed early is not an error.
+/// Runs the verb of `args` and returns the exit status. Standard output is written to `out`, remarks to `err`. An `out` that is closed
+/// early is not an error.
 ///
 /// # Errors
 /// When the daemon cannot be reached or refuses, or when a file cannot be written.

@@ -1,4 +1,4 @@
-//! Waits for the end of a session that is bound to `ctl`: the end of COMMAND, Ctrl-C, or an abort of the session.
+//! Waits for the end of a session that ends with `ctl`: until COMMAND exits, Ctrl-C, or the session is aborted.
 
 use std::thread;
 use std::time::Duration;
@@ -14,7 +14,7 @@ use crate::kernel::child::{Child, Held};
 use crate::kernel::signals::Signals;
 use crate::kernel::stop_token::StopToken;
 
-/// The longest single wait; every reason to end it comes as an event.
+/// The longest single wait; every event that ends the wait also wakes it.
 const LONG: Duration = Duration::from_secs(3600);
 
 /// How often to check.
@@ -28,8 +28,8 @@ pub(super) struct Outcome {
     pub(super) lost: bool,
 }
 
-/// Lets COMMAND run and waits until it has ended; without one, waits for Ctrl-C or a signal. If the session ends without being stopped, the
-/// wait for Ctrl-C ends, but COMMAND keeps running. Calls `look` regularly while the session runs.
+/// Lets COMMAND run and waits until it has ended; without one, waits for Ctrl-C or a signal. If the session ends by itself, the wait for
+/// Ctrl-C ends, but COMMAND keeps running. Calls `look` regularly while the session runs.
 pub(super) fn until_the_end(
     mut signals: Signals,
     held: Option<Held>,
@@ -46,7 +46,7 @@ pub(super) fn until_the_end(
             match caught.signal {
                 Signal::SIGINT | Signal::SIGQUIT => {
                     told_to_end = true;
-                    // COMMAND has a signal from the terminal already.
+                    // The terminal has already sent COMMAND the signal.
                     pass_on(child.as_ref().filter(|_| caught.from_user), caught.signal);
                 }
                 Signal::SIGTERM | Signal::SIGHUP => {
@@ -72,7 +72,7 @@ pub(super) fn until_the_end(
             None => {}
         }
         if session.is_over() {
-            // Only COMMAND is left to wait for: the session's descriptor must not end every wait.
+            // From now on only COMMAND matters: the session's descriptor is readable and would end every wait at once.
             let none = StopToken::new().map_err(system("wait"))?;
             none.wait([signals.as_fd()].into_iter(), LONG).map_err(system("wait"))?;
         } else {
@@ -107,7 +107,7 @@ impl Session {
             }
             over.stop();
         };
-        // It ends with the session, at the latest with the process.
+        // It ends with the session, or at the latest with the process.
         thread::Builder::new().name("watch".to_owned()).spawn(watch).map_err(system)?;
         Ok(Session(stop))
     }

@@ -1,4 +1,4 @@
-//! Answers as people and programs want them.
+//! Formats answers for people and for programs.
 
 use std::fmt::Display;
 use std::io::{self, Write};
@@ -85,7 +85,7 @@ pub(super) fn list<T: Display>(items: &[T], none: &str) -> String {
     plain(&items.iter().map(ToString::to_string).collect::<Vec<_>>().join(","))
 }
 
-/// What was recorded of each application.
+/// The recorded data of each application.
 pub(super) fn provider_stats(stats: &[ProviderStats], out: &mut dyn Write) -> io::Result<()> {
     if stats.is_empty() {
         return writeln!(out, "no application recorded anything");

@@ -1,4 +1,4 @@
-//! `fxtrec ctl snapshot`: writes what the daemon's session, or a running `fxtrec --mode circular`, holds in memory.
+//! `fxtrec ctl snapshot`: writes the content of memory of the daemon's session, or of a running `fxtrec --mode circular`.
 
 use std::io::Write;
 use std::path::{Path, PathBuf};
@@ -20,7 +20,7 @@ const PROGRAM: &str = "fxtrec";
 struct Written<'a> {
     /// The file; null for standard output.
     output: Option<&'a Path>,
-    /// What was written, in bytes.
+    /// The number of bytes written.
     bytes: u64,
 }
 
@@ -28,7 +28,7 @@ struct Written<'a> {
 struct Asked {
     /// The process that was asked.
     pid: u32,
-    /// Its own output, next to which it writes the snapshot: `app.1.fxt` next to `app.fxt`.
+    /// The output file of that process, next to which it writes the snapshot: `app.1.fxt` next to `app.fxt`.
     beside: PathBuf,
 }
 
@@ -65,7 +65,7 @@ pub(super) fn snapshot(
         Some(path) => writeln!(out, "{} written to {}", bytes(written.bytes), path.display()),
         None => writeln!(out, "{} written", bytes(written.bytes)),
     };
-    // Standard output may have the trace.
+    // Standard output may carry the trace.
     let shown = match file.path() {
         Some(_) => show::answer(common.json, &written, out, text),
         None => show::answer(common.json, &written, err, text),
@@ -78,8 +78,8 @@ pub(in crate::commands) fn snapshot_of(pid: u32) -> Result<(), CtlError> {
     ask(pid).map(drop)
 }
 
-/// Sends a recorder SIGUSR2, which would kill any other process: so it first checks that the process is a recorder, and a
-/// pidfd ensures that the signal reaches this process.
+/// SIGUSR2 would kill any other process, so this first checks that the process is a recorder; a pidfd ensures that the signal reaches the
+/// same process.
 fn ask(pid: u32) -> Result<Asked, CtlError> {
     let failed = |source: std::io::Error| match source.raw_os_error() {
         Some(libc::ESRCH) => CtlError::NoProcess(pid),
@@ -116,7 +116,7 @@ fn recorder_output(pid: u32, raw: i32) -> Result<PathBuf, CtlError> {
     if args.output.as_deref() == Some(Path::new("-")) {
         return Err(no_recorder("its output is a pipe, and snapshots need an output file (-o)"));
     }
-    // A recorder reads its signals from a descriptor, and has them blocked.
+    // A recorder blocks its signals and reads them from a descriptor.
     let blocked = process.status().map_err(failed)?.sigblk;
     if blocked & signal_bit(Signal::SIGUSR2) == 0 {
         return Err(no_recorder("it does not handle SIGUSR2: it is just starting or ending"));

@@ -33,18 +33,18 @@ struct Answer<'a> {
     /// Whether the session continues after ctl has ended.
     detached: bool,
     started: u32,
-    /// Those that did not say so in time.
+    /// Applications that did not report in time.
     late: Vec<String>,
-    /// What was requested but is not recorded, because the policy does not permit it.
+    /// The requested data that is not recorded, because the policy does not permit it.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     not_permitted: Vec<String>,
     /// The exit status of COMMAND.
     #[serde(skip_serializing_if = "Option::is_none")]
     exit_status: Option<u8>,
-    /// What was recorded of each application, once it was.
+    /// The recorded data of each application; set when the recording has ended.
     #[serde(skip_serializing_if = "Option::is_none")]
     provider_stats: Option<Vec<ProviderStats>>,
-    /// Why the trace is not all in its file.
+    /// Why the trace in the file is incomplete.
     #[serde(skip_serializing_if = "Option::is_none")]
     incomplete: Option<String>,
 }
@@ -65,7 +65,7 @@ pub(super) fn start(
         check_triggers(&args, &path, detached)?;
     }
     let system = |source| CtlError::System { doing: "set up signals", source };
-    // Before the client may start a thread, and before COMMAND is made.
+    // Must run before the client may start a thread, and before COMMAND is forked.
     let signals = if detached { None } else { Some(Signals::catch().map_err(system)?) };
     let mut client = connect(common)?;
     let known = client.known_categories()?.categories;
@@ -118,7 +118,7 @@ pub(super) fn start(
         let outcome = match run::until_the_end(signals, held, common, look) {
             Ok(outcome) => outcome,
             Err(error) => {
-                // Nothing ran: an empty trace is useless.
+                // COMMAND did not run, so the trace is empty and useless.
                 let _ = client.terminate();
                 file.discard();
                 return Err(error);
@@ -146,7 +146,7 @@ pub(super) fn start(
     } else if detached {
         text(&answer, &file, out)?;
     } else {
-        // Standard output is COMMAND's, or has the trace.
+        // Standard output belongs to COMMAND or carries the trace.
         text(&answer, &file, err)?;
     }
     match answer.incomplete {
@@ -237,7 +237,7 @@ pub(super) fn again(
     })?)
 }
 
-/// COMMAND's process, held, and a session that records. A session that cannot be started does not count.
+/// COMMAND's process, held before exec, and a recording session. If the session cannot be started, this has no effect.
 fn prepare(
     (args, is_own): (CtlStartArgs, bool),
     detached: bool,
@@ -265,14 +265,14 @@ fn prepare(
     }
     let started = client.start(StartOptions::default()).inspect_err(|_| {
         if detached {
-            // The error to report is the reason why it did not start; others end with the connection.
+            // Reports why the session did not start; other errors are consequences of the closed connection.
             let _ = client.terminate();
         }
     });
     Ok((started?, held.flatten()))
 }
 
-/// What is recorded for users who may not record all processes: all of applications, and the user's own processes.
+/// The data that is recorded for users who may not record all processes: all application categories, and the user's own processes.
 const OWN: [&str; 2] = ["*", "sched:own"];
 
 /// Whether a request for the default categories may record only the user's own processes.
@@ -281,7 +281,7 @@ fn is_own(wanted: &[String], known: &[KnownCategory]) -> bool {
     wanted.is_empty() && !permitted("sched") && permitted("sched:own")
 }
 
-/// What the daemon would leave out silently: it narrows a list without names, and wildcards, to what is permitted.
+/// The data that the daemon would leave out silently: it reduces empty lists and wildcards to what is permitted.
 fn not_permitted(wanted: &[String], known: &[KnownCategory]) -> Vec<String> {
     let is_wanted = |name: &str| {
         let covers = |wanted: &String| {
@@ -330,7 +330,7 @@ fn provider_spec(special: &ProviderOverride) -> ProviderSpec {
     }
 }
 
-/// Whole MiB, since the protocol has no smaller unit: rounded up.
+/// Rounded up to whole MiB, the smallest unit of the protocol.
 fn megabytes(size: ByteSize) -> u32 {
     u32::try_from(size.bytes().div_ceil(MIB)).unwrap_or(u32::MAX)
 }
@@ -393,7 +393,7 @@ fn name(file: &TraceFile) -> String {
 
 fn remark(common: &CtlCommon, err: &mut dyn Write, text: &str) {
     if !common.json {
-        // Without standard error, the message has no reader.
+        // If standard error is closed, the message is lost.
         let _ = writeln!(err, "fxtrec: {text}");
     }
 }

@@ -15,7 +15,7 @@ use crate::control::wire::{ControllerError, ProviderStats, SessionState, StopOpt
 struct Answer {
     /// The session's state: `stopped` with `--keep`, else `ready`.
     state: &'static str,
-    /// The file with the trace, as the daemon knows it; null if it is not a file.
+    /// The trace file by the name that the daemon knows; null if it is not a file.
     output: Option<PathBuf>,
     /// Why the trace in the file is incomplete; null if it is complete.
     incomplete: Option<String>,
@@ -25,7 +25,7 @@ struct Answer {
 
 #[derive(Debug)]
 pub(super) struct Ending {
-    /// What was recorded of each application.
+    /// The recorded data of each application.
     pub(super) provider_stats: Vec<ProviderStats>,
     /// Why the trace in the file is incomplete.
     pub(super) incomplete: Option<String>,
@@ -62,12 +62,12 @@ pub(super) fn end(client: &mut Client, write: bool) -> Result<Ending, CtlError> 
         Err(ClientError::Refused(ControllerError::NotStarted)) => Vec::new(),
         Err(error) => return Err(error.into()),
     };
-    // What was missing at the stop may have been written by the end.
+    // Data that was missing at the stop may have been written by the end.
     let incomplete = client.terminate()?.incomplete;
     Ok(Ending { provider_stats, incomplete })
 }
 
-/// Why a session has ended by itself.
+/// Why a session ended by itself.
 pub(super) fn why_lost(client: &mut Client) -> CtlError {
     match client.stop(StopOptions::default()) {
         Err(error @ ClientError::Refused(ControllerError::Aborted { .. })) => error.into(),

@@ -24,7 +24,7 @@ enum News {
     Alert(Alert),
     /// The connection for states has ended.
     StatesOver(Result<(), ClientError>),
-    /// The connection for alerts has ended, until there is another session.
+    /// The connection for alerts has ended, and stays closed until there is another session.
     AlertsOver(Result<(), ClientError>),
 }
 
@@ -85,7 +85,7 @@ fn follow<R: Send + 'static>(
                 Ok(answer) => (item(answer), false),
                 Err(error) => (over(Err(error)), true),
             };
-            // Without a receiver, the process is about to end.
+            // If the receiver has ended, the process is about to end.
             if news.send(next).is_err() || last {
                 return;
             }

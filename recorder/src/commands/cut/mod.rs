@@ -1,4 +1,4 @@
-//! `fxtrec cut`: a window out of a trace.
+//! `fxtrec cut`: cuts a time window out of a trace.
 
 use std::io::Write;
 
@@ -11,14 +11,14 @@ use crate::convert::cut::{Filter, Window, cut};
 use crate::convert::redact::redact;
 use crate::convert::{ConvertError, Format, Input, Output, Report};
 
-/// Why nothing was cut out.
+/// Why the cut failed.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum CutError {
     /// The beginning of the trace cannot be read.
     #[error(transparent)]
     Read(#[from] ReadError),
-    /// No time is in the window.
+    /// The window contains no time.
     #[error("the window ends before it begins: --to must not be earlier than --from")]
     Reversed,
     /// The trace cannot be read or written.
@@ -49,7 +49,7 @@ fn cut_file(
     let secrets = args.secrets();
     let (_, packing) = Format::of_path(args.output());
     if !secrets.is_empty() && args.is_of_all() && args.input.is_file() {
-        // Unlike a piece, it has the counts of the recording.
+        // Unlike a rotated file, it contains the counts of the whole recording.
         let mut output = Output::create(args.output(), packing, &[&args.input])?;
         let report = redact(&args.input, &secrets, !args.quiet, &mut output)?;
         output.finish()?;

@@ -1,4 +1,4 @@
-//! `fxtrec daemon --alert`: the last seconds are kept in memory, and written when something happens.
+//! `fxtrec daemon --alert`: keeps the last seconds in memory, and writes them to a file when a condition is met.
 //!
 //! ```text
 //!   tables of the kernel --> statistics since the last look --+
@@ -34,21 +34,21 @@ use crate::units::escape::Escaping;
 use crate::units::grid::printable;
 use crate::units::text::{counted, noun};
 
-/// How the files of all runs begin.
+/// The prefix of the file names in all runs.
 const PREFIX: &str = "alert-";
 
 /// How long to wait for lines of the recorder before checking for requests for a file.
 const TICK: Duration = Duration::from_millis(200);
 
-/// How much of a path of a cgroup is printed.
+/// How many bytes of a cgroup path are printed.
 const PATH_SHOWN: usize = 200;
 
-/// What the thread waits for.
+/// The condition that the thread waits for.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Alert {
-    /// A value of one thread, which the recorder checks.
+    /// A value of one thread, checked by the recorder.
     Trigger(Trigger),
-    /// A statistic of what the kernel counts.
+    /// A statistic of the kernel's counts.
     Figure(Gate),
 }
 
@@ -82,7 +82,7 @@ impl FromStr for Alert {
             }
             (Ok(trigger), _) => return Ok(Alert::Trigger(trigger)),
             (_, Ok(gate)) => gate,
-            // The position of the error comes from the grammar that was meant.
+            // The error position comes from the grammar that the user probably meant.
             (Err(trigger), Err(gate)) => {
                 let measure = text.split([' ', '<', '>', '=', '!']).next().unwrap_or_default();
                 return Err(if measure.contains('.') { gate } else { trigger }.into());
@@ -121,7 +121,7 @@ pub enum AlertsError {
     Recorder(#[source] io::Error),
 }
 
-/// The value of a quantity, and of how many samples; `None` if the kernel does not count it.
+/// The value of a quantity and its number of samples; `None` if the kernel does not count it.
 fn value(quantity: &Quantity, figures: &Figures) -> Option<(f64, u64)> {
     let Quantity::Statistic(metric, stat) = quantity else { return None };
     let histogram: Histogram = match metric {
@@ -166,7 +166,7 @@ pub(super) struct FigureAlerts {
     gates: Vec<Gate>,
     every: Duration,
     looked: Instant,
-    /// What was counted since.
+    /// Counts since the last check.
     since: HashMap<Key, Figures>,
     fired: Sender<String>,
 }
@@ -177,21 +177,21 @@ impl FigureAlerts {
         self.every.saturating_sub(self.looked.elapsed())
     }
 
-    /// Adds what was counted.
+    /// Adds the new counts.
     pub(super) fn add(&mut self, rows: &[Row]) {
         for row in rows {
             self.since.entry(row.key.clone()).or_default().add(&row.figures);
         }
     }
 
-    /// Compares what was counted since the last check with the limits.
+    /// Compares the counts since the last check with the limits.
     pub(super) fn look(&mut self, groups: &Groups) {
         let during = std::mem::replace(&mut self.looked, Instant::now()).elapsed();
         let since = std::mem::take(&mut self.since);
         for gate in &self.gates {
             if let Some(found) = judge(gate, &since, groups) {
                 let seconds = during.as_secs_f64();
-                // The thread that passes it on has ended with its recorder, and has reported that.
+                // The thread that forwards requests has ended with its recorder, and has reported that.
                 let _ =
                     self.fired.send(format!("alert {gate}: {found} in the last {seconds:.1} s"));
             }
@@ -253,7 +253,7 @@ impl AlertFiles {
         AlertFiles(texts.into_iter().map(|text| (text, AtomicU64::new(0))).collect())
     }
 
-    /// The alert that such a line is about.
+    /// The alert that a line of the recorder is about.
     fn about(&self, line: &str) -> Option<usize> {
         let rest = ["trigger ", "alert "].iter().find_map(|kind| line.strip_prefix(kind))?;
         let is_it = |(text, _): &(String, AtomicU64)| {
@@ -266,16 +266,16 @@ impl AlertFiles {
         self.0[alert].1.fetch_add(1, Ordering::Relaxed);
     }
 
-    /// Each alert, and how many files there were for it.
+    /// Each alert with its number of files.
     pub(super) fn counts(&self) -> impl Iterator<Item = (&str, u64)> {
         self.0.iter().map(|(text, count)| (text.as_str(), count.load(Ordering::Relaxed)))
     }
 }
 
-/// The check of statistics, if there are any, and the count of files: both are for the metrics.
+/// The check of statistics, if any, and the count of files; the metrics use both.
 pub(super) type ForMetrics = (Option<FigureAlerts>, Arc<AlertFiles>);
 
-/// The recorder and the thread that waits for it. Both end when dropped.
+/// The recorder and the thread that waits for it. Dropping this ends both.
 #[derive(Debug)]
 pub(super) struct AlertRecorder {
     stop: StopToken,
@@ -285,7 +285,7 @@ pub(super) struct AlertRecorder {
 impl Drop for AlertRecorder {
     fn drop(&mut self) {
         self.stop.stop();
-        // The thread itself reported its panic.
+        // The thread has already reported its panic.
         let _ = self.thread.take().map(JoinHandle::join);
     }
 }
@@ -334,7 +334,7 @@ pub(super) fn start(
     Ok((AlertRecorder { stop, thread: Some(thread) }, (figures, written)))
 }
 
-/// Those that the recorder checks, and those about what the kernel counts.
+/// The alerts that the recorder checks, and the alerts on counts of the kernel.
 fn divide(args: &DaemonArgs) -> Result<(Vec<Trigger>, Vec<Gate>), AlertsError> {
     let (mut triggers, mut gates) = (Vec::new(), Vec::new());
     for alert in &args.alerts {
@@ -370,19 +370,19 @@ fn options(triggers: &[Trigger], args: &DaemonArgs, interval: Duration) -> Vec<S
     options
 }
 
-/// Whether a file has such a name as the recorder gives.
+/// Whether a file name has the form that the recorder uses.
 fn is_ours(path: &Path) -> bool {
     let name = path.file_name().and_then(|name| name.to_str());
     name.is_some_and(|name| name.starts_with(PREFIX) && name.ends_with(".fxt.zst"))
 }
 
-/// The file that a line of the recorder names. Names of threads are in these lines too, and others choose them: it has to be
-/// one of ours in this folder, since it will be removed.
+/// The file that a line of the recorder names. These lines also contain thread names, which other users choose: so the file must be one of
+/// ours in this folder, since it will be removed later.
 fn told_of(line: &str, folder: &Path) -> Option<PathBuf> {
     written(line).filter(|path| path.parent() == Some(folder) && is_ours(path))
 }
 
-/// The files of earlier runs in the folder, those beyond the budget removed; how many there are, and which is the newest.
+/// Removes files of earlier runs beyond the budget; returns how many remain, and the newest.
 fn earlier(folder: &Path, budget: u64) -> io::Result<(Files, Option<(u64, PathBuf)>)> {
     let mut found = Vec::new();
     for entry in std::fs::read_dir(folder)? {
@@ -415,7 +415,7 @@ struct Keeper {
     /// When a file was last requested.
     last: Option<Instant>,
     counts: Arc<AlertFiles>,
-    /// The alert on a statistic for which that was.
+    /// The statistics alert for which it was requested.
     figure: Option<usize>,
     stop: StopToken,
 }
@@ -451,7 +451,7 @@ impl Keeper {
         }
     }
 
-    /// The recorder says something: of files, and of what goes wrong.
+    /// Handles a message of the recorder, about files or about errors.
     fn heard(&mut self, line: &str) {
         let added = told_of(line, &self.folder).map(|path| {
             let bytes = path.symlink_metadata().map_or(0, |meta| meta.len());
@@ -472,7 +472,7 @@ impl Keeper {
     }
 }
 
-/// If standard error is closed, the message has no reader. Names of threads are others' to choose.
+/// If standard error is closed, the message is lost. Other users choose thread names.
 fn say(text: &str) {
     let mut err = Escaping::new(io::stderr());
     let _ = writeln!(err, "fxtrec: {text}").and_then(|()| err.flush());
@@ -534,7 +534,7 @@ mod tests {
         assert!(misspelt.contains("did you mean wakeup"), "{misspelt}");
     }
 
-    /// So many waits of so many nanoseconds.
+    /// This many waits of this many nanoseconds.
     fn waits(count: u64, nanos: u64) -> Figures {
         let mut figures = Figures::default();
         let histogram = &mut figures.histograms[Measure::Wakeup as usize];

@@ -1,4 +1,4 @@
-//! Why the daemon does not run.
+//! Why the daemon failed.
 
 use std::io;
 use std::path::PathBuf;
@@ -7,11 +7,11 @@ use super::alerts::AlertsError;
 use super::metrics::MetricsError;
 use crate::control::policy::PolicyError;
 
-/// Why the daemon does not run.
+/// Why the daemon failed.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum DaemonError {
-    /// It records for others, and so must have the rights to record everything.
+    /// It records for other users, so it needs the rights to record everything.
     #[error(
         "fxtrec daemon records for other users and needs root: use sudo fxtrec daemon, or systemctl start fxtrec"
     )]
@@ -41,7 +41,7 @@ pub enum DaemonError {
     )]
     PassedSocket {
         name: &'static str,
-        /// What is wrong with it.
+        /// The error of the socket.
         source: io::Error,
     },
     /// A socket was passed under an unknown name.

@@ -1,7 +1,7 @@
-//! `fxtrec daemon`: the service of `docs/reference/sessions.md`, until it is asked to end.
+//! `fxtrec daemon`: runs the service of `docs/reference/sessions.md` until it receives a signal.
 //!
-//! The main thread makes the sockets, starts the service, says that it is ready, and waits for a signal. Everything
-//! else is in [`control`](crate::control).
+//! The main thread creates the sockets, starts the service, reports that it is ready, and waits for a signal. Everything else is in
+//! [`control`](crate::control).
 
 mod alerts;
 mod error;
@@ -37,12 +37,12 @@ use crate::kernel::signals::Signals;
 use crate::kernel::sys::Linux;
 use crate::manager::Koids;
 
-/// How long the session that runs may take to end. Each of its parts has a separate limit, and this is more than their sum.
+/// How long a running session may take to end. Each step has its own limit, and this is more than their sum.
 const END: Duration = Duration::from_secs(45);
 
-/// Runs the service until SIGTERM, SIGINT or SIGHUP. A session that runs then is stopped, with its results.
+/// Runs the service until SIGTERM, SIGINT or SIGHUP. A running session is stopped first, and its results are written.
 ///
-/// Must be called before the process has a second thread, or has opened anything that it keeps.
+/// Must be called before the process starts a second thread or opens anything that it keeps.
 ///
 /// # Errors
 /// [`DaemonError`]: nothing was left then.
@@ -104,7 +104,7 @@ pub fn run(args: &DaemonArgs, err: &mut dyn Write) -> Result<(), DaemonError> {
         let _ = writeln!(err, "fxtrec: cannot notify the service manager: {error}");
     }
     wait(&mut signals).map_err(DaemonError::while_doing("wait for signals"))?;
-    // New clients cannot connect from now on.
+    // From now on, new clients cannot connect.
     drop(sockets);
     drop(metrics);
     drop(recorder);
@@ -114,7 +114,7 @@ pub fn run(args: &DaemonArgs, err: &mut dyn Write) -> Result<(), DaemonError> {
     Ok(())
 }
 
-/// Stops the session that runs and ends it; whether that was done in time.
+/// Stops and ends the running session; returns whether that was done in time.
 fn end(service: Arc<Service>) -> bool {
     let (done, is_done) = bounded(1);
     let shut_down = move || {
@@ -122,12 +122,12 @@ fn end(service: Arc<Service>) -> bool {
         // The waiting thread may have given up.
         let _ = done.send(());
     };
-    // Work that cannot be given to a separate thread is not waited for.
+    // If no thread can be started for this, the daemon does not wait for it.
     let thread = std::thread::Builder::new().name("fxtrec-end".to_owned()).spawn(shut_down);
     thread.is_ok() && is_done.recv_timeout(END).is_ok()
 }
 
-/// Waits for a signal that means the end.
+/// Waits for a signal that ends the daemon.
 fn wait(signals: &mut Signals) -> io::Result<()> {
     loop {
         while let Some(caught) = signals.read()? {

@@ -1,10 +1,10 @@
-//! The two sockets, and the lock of their owner.
+//! The two sockets, and the lock that marks their owner.
 //!
-//! A killed daemon leaves its sockets behind. The holder of the lock may replace them: the kernel releases a lock when its process ends for
-//! any reason.
+//! A killed daemon leaves its sockets behind. The holder of the lock may replace them: the kernel releases the lock when its process ends
+//! for any reason.
 //!
-//! systemd may have created one or both already, and start the daemon on the first connection (`systemd/fxtrec.socket`).
-//! Such a socket is used with its owner and mode, and is not removed.
+//! systemd may already have created one or both, and start the daemon on the first connection (`systemd/fxtrec.socket`). Such a socket is
+//! used with its owner and mode, and is not removed.
 
 use std::fs::{DirBuilder, File, OpenOptions, Permissions};
 use std::io::{self, Read, Seek, Write};
@@ -49,11 +49,11 @@ pub(super) struct Opened {
     pub(super) sockets: Sockets,
     pub(super) providers: Listener,
     pub(super) control: UnixListener,
-    /// What to say of a socket that was made for root only.
+    /// The message if only root can use the socket.
     pub(super) remark: Option<&'static str>,
 }
 
-/// The known sockets that were passed.
+/// The known sockets among those that were passed.
 #[derive(Debug, Default)]
 struct Given {
     providers: Option<OwnedFd>,
@@ -77,10 +77,10 @@ impl Given {
 }
 
 impl Sockets {
-    /// Makes those that were not `passed`.
+    /// Creates the sockets that were not `passed`.
     ///
     /// # Errors
-    /// [`DaemonError`]; `Running` when another daemon has them.
+    /// [`DaemonError`]; `Running` when another daemon owns the sockets.
     pub(super) fn open(
         folder: &Path,
         group: Option<&str>,
@@ -121,7 +121,7 @@ impl Sockets {
 impl Drop for Sockets {
     fn drop(&mut self) {
         for path in &self.made {
-            // If this fails, the next daemon replaces it.
+            // If this fails, the next daemon replaces the file.
             let _ = std::fs::remove_file(path);
         }
     }
@@ -144,16 +144,16 @@ fn make_room(path: &Path) -> Result<(), DaemonError> {
     }
 }
 
-/// Every application may register; each session decides which users' it records.
+/// Every application may register; each session decides which users' applications it records.
 fn bind_providers(path: PathBuf, made: &mut Vec<PathBuf>) -> Result<Listener, DaemonError> {
     make_room(&path)?;
     let listener = Listener::bind(Address::Path(path.clone())).map_err(with("listen on", &path))?;
-    allow(&path, 0o666).map_err(with("open to everybody", &path))?;
+    allow(&path, 0o666).map_err(with("change the mode of", &path))?;
     made.push(path);
     Ok(listener)
 }
 
-/// Creates the control socket, for root only from the first moment.
+/// Creates the control socket, which only root can open at first.
 fn bind_control(
     path: PathBuf,
     group: Option<u32>,
@@ -164,14 +164,14 @@ fn bind_control(
         .and_then(|listener| allow(&path, 0o600).map(|()| listener))
         .map_err(with("listen on", &path))?;
     if let Some(gid) = group {
-        chown(&path, None, Some(gid)).map_err(with("give to the group", &path))?;
-        allow(&path, 0o660).map_err(with("open to the group", &path))?;
+        chown(&path, None, Some(gid)).map_err(with("change the group of", &path))?;
+        allow(&path, 0o660).map_err(with("change the mode of", &path))?;
     }
     made.push(path.clone());
     Ok((listener, path))
 }
 
-/// A control socket that was passed, and where it is.
+/// A control socket that was passed, and its path.
 fn take_control(socket: OwnedFd) -> io::Result<(UnixListener, PathBuf)> {
     activation::check(&socket, SockType::Stream)?;
     let listener = UnixListener::from(socket);
@@ -224,7 +224,7 @@ fn lock(folder: &Path) -> Result<Flock<File>, DaemonError> {
         }
         Err((mut file, Errno::EWOULDBLOCK)) => {
             let mut pid = String::new();
-            // Without it, the message lacks the process id.
+            // If this fails, the message does not contain the process id.
             let _ = file.read_to_string(&mut pid);
             Err(DaemonError::Running { folder: folder.to_owned(), pid: pid.trim().to_owned() })
         }
@@ -244,7 +244,7 @@ mod tests {
     fn sockets_of_the_dead_are_replaced_and_those_of_the_living_are_not() {
         let folder = tempfile::tempdir().expect("a folder");
         let (path, control) = (folder.path(), control_socket(folder.path()));
-        // As a killed daemon leaves them.
+        // Leaves the files as a killed daemon would.
         drop(UnixListener::bind(&control).expect("bound"));
         assert!(control.exists());
         let group = nix::unistd::getegid().to_string();
@@ -261,7 +261,7 @@ mod tests {
     }
 
     #[test]
-    fn that_only_root_may_connect_is_said_where_nobody_chose_that() {
+    fn that_only_root_may_connect_is_reported_where_nobody_chose_that() {
         let folder = tempfile::tempdir().expect("a folder");
         let remark = |group: Option<&str>, passed| {
             let opened = Sockets::open(folder.path(), group, passed);

@@ -1,7 +1,7 @@
 //! `fxtrec demo`: a recording of this machine in which a thread is late for a known reason.
 //!
-//! Both this thread and the one that delays it run in another fxtrec process, `fxtrec demo --scene`. It is recorded like any COMMAND, and
-//! the page is that of `fxtrec report --html`.
+//! Both this thread and the one that delays it run in another fxtrec process, `fxtrec demo --scene`. That process is recorded like any
+//! COMMAND, and the page is that of `fxtrec report --html`.
 
 mod scene;
 
@@ -28,9 +28,9 @@ pub enum DemoError {
     #[error(transparent)]
     Scene(#[from] SceneError),
     /// fxtrec cannot start itself.
-    #[error("cannot find the program that runs: {0}")]
+    #[error("cannot find fxtrec's own executable: {0}")]
     Own(#[source] io::Error),
-    /// The scene failed and has printed why.
+    /// The scene failed and has printed the reason.
     #[error("the recorded program exited with status {0}")]
     Status(u8),
     /// An invalid output name.
@@ -47,7 +47,7 @@ impl DemoError {
     }
 }
 
-/// Records, makes the page and prints its path. Must be called before the process has a second thread.
+/// Records, creates the page and prints its path. Must be called before the process starts a second thread.
 ///
 /// # Errors
 /// [`DemoError`].
@@ -82,7 +82,7 @@ fn parse(path: &Path, line: &[OsString]) -> Result<Command, DemoError> {
     Cli::parse_line(line).map_err(|error| DemoError::Name { path: path.to_owned(), error })
 }
 
-/// With the ending `fxt`, `a/b.c` and `a/b.c.html` both become `a/b.c.fxt`: the name of either file stands for both.
+/// With the ending `fxt`, `a/b.c` and `a/b.c.html` both become `a/b.c.fxt`, so the user can name either file.
 fn with_ending(path: &Path, ending: &str) -> PathBuf {
     let has_one = path.extension().is_some_and(|known| known == "fxt" || known == "html");
     let stem = if has_one { path.with_extension("") } else { path.to_owned() };

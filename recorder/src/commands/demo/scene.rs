@@ -1,4 +1,4 @@
-//! The recorded scene: three threads of one process on one CPU.
+//! The recorded scene: three threads of one process share one CPU.
 //!
 //! ```text
 //!   player      1 ms of work every 10 ms
@@ -22,7 +22,7 @@ const WORK: Duration = Duration::from_millis(1);
 const HOG_PERIOD: Duration = Duration::from_millis(500);
 const HOG_WORK: Duration = Duration::from_millis(30);
 
-/// Why the scene cannot be played.
+/// Why the scene cannot run.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum SceneError {
@@ -36,7 +36,7 @@ pub enum SceneError {
     Panicked,
 }
 
-/// Plays it for so long.
+/// Runs the scene for this long.
 ///
 /// # Errors
 /// [`SceneError`], when the kernel refuses a priority, the CPU or a thread.
@@ -71,7 +71,7 @@ fn start(
     thread::Builder::new().name(name.to_owned()).spawn(play).map_err(SceneError::Start)
 }
 
-/// Pins the process to the last CPU that it may use, since on many machines the first has most interrupts.
+/// Pins the process to the last CPU that it may use, since on many machines the first CPU handles most interrupts.
 fn stay_on_one_cpu() -> Result<(), Errno> {
     let this = Pid::from_raw(0);
     let allowed = sched_getaffinity(this)?;

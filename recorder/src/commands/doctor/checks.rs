@@ -10,7 +10,7 @@ use crate::units::text::counted;
 use super::examine::Examination;
 use super::{Check, Status};
 
-/// All checks, the decisive ones first.
+/// All checks, the most important first.
 pub(super) fn checks(examination: &Examination) -> Vec<Check> {
     let facts = &examination.facts;
     vec![
@@ -68,7 +68,7 @@ fn events(examination: &Examination) -> Check {
             Check::new(Status::Ok, name, text)
         }
         Ok(_) => {
-            let text = "forks and names are available; the tracepoints could not be tried";
+            let text = "fork and name events are available; the tracepoints could not be tested";
             Check::new(Status::Warn, name, text)
         }
         Err(refusal) if examination.ftrace.is_ok() => {
@@ -113,14 +113,14 @@ fn idle_task(examination: &Examination) -> Check {
     let name = "idle task";
     let opened = match &examination.events {
         Ok(opened) if opened.tracepoints => opened,
-        _ => return Check::new(Status::Warn, name, "could not be tried"),
+        _ => return Check::new(Status::Warn, name, "could not be tested"),
     };
     let cpus: Vec<String> = opened.silent.iter().map(|Cpu(cpu)| cpu.to_string()).collect();
     if cpus.is_empty() {
         return Check::new(
             Status::Ok,
             name,
-            "the kernel reports it on every CPU that was seen idle",
+            "the kernel reports it on every CPU that was idle during the test",
         );
     }
     let text = format!(
@@ -161,7 +161,7 @@ fn paranoid(examination: &Examination) -> Check {
     if level < 0 {
         Check::new(Status::Ok, name, format!("{setting}: all users may open tracepoints"))
     } else if examination.events.is_err() && wants_administrator(facts) {
-        // The attempt was made with CAP_PERFMON, which some kernels accept.
+        // The test ran with CAP_PERFMON, which some kernels accept.
         let text = format!("{setting}: CAP_PERFMON does not override it on this kernel");
         Check::new(Status::Warn, name, text)
     } else if facts.may_trace() {
@@ -192,7 +192,7 @@ fn ring_memory(examination: &Examination) -> Check {
             let text = format!("{} KiB per CPU; {}", kib(opened.ring_bytes), budget(opened.cpus));
             Check::new(Status::Ok, name, text)
         }
-        Err(_) => Check::new(Status::Warn, name, "could not be tried"),
+        Err(_) => Check::new(Status::Warn, name, "could not be tested"),
     }
 }
 

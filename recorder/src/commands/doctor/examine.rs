@@ -1,4 +1,4 @@
-//! Finds out what the machine permits by trying what a recording does.
+//! Determines what the machine permits by performing the steps of a recording.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -24,11 +24,11 @@ pub(super) struct Examination {
     pub(super) headline: String,
     pub(super) facts: Facts,
     pub(super) tracefs: Result<String, Refusal>,
-    /// Whether the scheduler's tracepoints are understood; `None` when tracefs cannot be read.
+    /// Whether fxtrec understands the scheduler's tracepoints; `None` when tracefs cannot be read.
     pub(super) tracepoints: Option<Result<(), String>>,
     /// Whether the events could be opened.
     pub(super) events: Result<Opened, Refusal>,
-    /// Whether a tracing instance of ftrace could be made.
+    /// Whether a tracing instance of ftrace could be created.
     pub(super) ftrace: Result<Instances, Refusal>,
     /// Whether the kernel has uprobes that perf can open.
     pub(super) uprobes: bool,
@@ -38,7 +38,7 @@ pub(super) struct Examination {
     pub(super) bpf: Result<usize, Refusal>,
     /// Whether the kernel describes its own types.
     pub(super) btf: bool,
-    /// The privileges for timeliness that a recording requests but does not get.
+    /// The real-time and memory privileges that a recording requests but does not get.
     pub(super) denied: Denied,
 }
 
@@ -46,11 +46,11 @@ pub(super) struct Examination {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Opened {
     pub(super) cpus: usize,
-    /// Bytes of the smallest ring that the kernel granted.
+    /// Size of the smallest ring that the kernel granted, in bytes.
     pub(super) ring_bytes: usize,
     /// Whether the tracepoints were among them, or only the event for forks and names.
     pub(super) tracepoints: bool,
-    /// CPUs whose idle task was seen not to be reported.
+    /// CPUs whose idle task the kernel did not report.
     pub(super) silent: Vec<Cpu>,
 }
 
@@ -60,13 +60,13 @@ impl Opened {
         default_ring_bytes(self.cpus)
     }
 
-    /// Whether the kernel granted less than that.
+    /// Whether the kernel granted less than requested.
     pub(super) fn has_small_rings(&self) -> bool {
         self.ring_bytes < self.wanted_ring_bytes()
     }
 }
 
-/// A tracing instance that could be made and started.
+/// A tracing instance that could be created and started.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Instances {
     pub(super) cpus: usize,
@@ -74,7 +74,7 @@ pub(super) struct Instances {
     pub(super) removed: Vec<String>,
 }
 
-/// Examines the machine. Mounts tracefs where it is missing and that is permitted, as a recording does.
+/// Examines the machine. Mounts tracefs if it is missing and mounting is permitted, as a recording does.
 pub(super) fn examine(sys: &dyn Sys) -> Examination {
     let facts = Facts::gather(sys);
     let tracefs = Tracefs::find(sys);
@@ -103,7 +103,7 @@ pub(super) fn examine(sys: &dyn Sys) -> Examination {
         uprobes: sys.read(Path::new("/sys/bus/event_source/devices/uprobe/type")).is_ok(),
         swept,
         btf: sys.read(Path::new("/sys/kernel/btf/vmlinux")).is_ok(),
-        // Last of all: locked memory counts against the same limit as rings.
+        // This is last, since locked memory counts against the same limit as rings.
         denied: Denied::try_out(sys),
         facts,
     }
@@ -122,7 +122,7 @@ fn headline(facts: &Facts) -> String {
     format!("fxtrec {} on {kernel}, as user {}", env!("CARGO_PKG_VERSION"), facts.user)
 }
 
-/// Opens and starts what a recording does.
+/// Opens and starts the same events as a recording.
 fn record(layout: SchedLayout, facts: &Facts) -> Result<Opened, Refusal> {
     let mut source = setup::open(layout, None, Arc::new([]), facts).map_err(refusal)?;
     let cpus = source.cpus().len();
@@ -152,7 +152,7 @@ fn ftrace(facts: &Facts, removed: Vec<String>) -> Result<Instances, Refusal> {
     Ok(Instances { cpus, removed })
 }
 
-/// Opens what can be opened without knowing the tracepoints: the event for forks and names.
+/// Opens the events that do not depend on the tracepoints: the event for forks and names.
 fn without_tracepoints(sys: &dyn Sys, facts: &Facts) -> Result<Opened, Refusal> {
     let online = cpus::online(sys).map_err(|error| refusal(error.into()))?;
     let options = Options {

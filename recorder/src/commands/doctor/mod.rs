@@ -1,6 +1,6 @@
 //! `fxtrec doctor`: reports what this machine allows and what to change.
 //!
-//! The machine is examined once ([`examine`]): mainly by opening and mapping the
+//! The machine is examined once ([`examine`]), mainly by opening and mapping the
 //! events that a recording uses. The findings yield lines of text ([`checks`])
 //! and one verdict per use ([`verdict`]).
 
@@ -29,7 +29,7 @@ const USAGE_WIDTH: usize = 20;
 /// What `--json` prints.
 #[derive(Debug, Serialize)]
 struct Findings<'a> {
-    /// Changes when the meaning of a member changes.
+    /// Increases when the meaning of a member changes.
     version: u32,
     /// The versions of fxtrec and the kernel, and the user.
     machine: &'a str,
@@ -50,12 +50,12 @@ enum Status {
     Fail,
 }
 
-/// One line of the answer, or a few.
+/// A finding, in one or a few lines.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 struct Check {
     status: Status,
     name: &'static str,
-    /// The finding. Line ends are kept.
+    /// The finding. Line breaks are kept.
     text: String,
 }
 
@@ -70,7 +70,7 @@ impl Check {
 /// True when the main uses work: recording a command, the machine, and a process.
 ///
 /// # Errors
-/// When `out` cannot be written to.
+/// When `out` cannot be written.
 pub fn run(args: DoctorArgs, no_config: bool, look: Look, out: &mut dyn Write) -> io::Result<bool> {
     let examination = examine::examine(&Linux);
     let (mut checks, verdicts) = (checks::checks(&examination), verdict::verdicts(&examination));
@@ -126,7 +126,7 @@ fn configuration(found: &Result<Config, SettingsError>) -> Check {
     Check::new(status, "configuration", text)
 }
 
-/// Writes a row; further lines of `text` are indented below its first. `status` is given without and with colour.
+/// Writes a row; further lines of `text` are indented below its first line. `status` is given both without and with colour.
 fn row(
     out: &mut dyn Write,
     (status, painted): (&str, String),

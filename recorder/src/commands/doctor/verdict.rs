@@ -35,7 +35,7 @@ pub(super) fn verdicts(examination: &Examination) -> Vec<Verdict> {
     ]
 }
 
-/// The one thing to change first, when something must be.
+/// The most important change, if one is needed.
 pub(super) fn remedy(examination: &Examination) -> Option<String> {
     match (&examination.tracefs, &examination.events) {
         (Err(tracefs), Ok(_)) => Some(tracefs.remedy.clone()),
@@ -175,7 +175,7 @@ mod tests {
     }
 
     #[test]
-    fn what_the_dead_left_behind_is_told() {
+    fn what_the_dead_left_behind_is_reported() {
         let removed = vec!["fxtrec-7-1-0".to_owned()];
         let found = Examination { ftrace: Ok(Instances { cpus: 2, removed }), ..healthy() };
         let ftrace = named(&found, "ftrace");

@@ -1,4 +1,4 @@
-//! Which records are requested.
+//! Which records to show.
 
 use fxt_reader::record::Value;
 use fxt_reader::{Koid, Nanos, Record};

@@ -36,7 +36,7 @@ pub(super) fn write_end(written: u64, summary: &Summary, out: &mut dyn Write) ->
     write_line(&json!({ "end": end }), out)
 }
 
-/// Writes the findings of a check as one object; returns whether the trace is sound.
+/// Writes the findings of a check as one object; returns whether the trace is valid.
 pub(super) fn write_check(report: &Report, out: &mut dyn Write) -> io::Result<bool> {
     let rules: Map<String, Json> =
         report.counts.iter().map(|(rule, count)| (rule.to_string(), (*count).into())).collect();
@@ -201,7 +201,7 @@ fn with_thread(thread: Thread, lines: &Lines, mut fields: Json) -> Json {
     fields
 }
 
-/// A list, since two arguments may have one name.
+/// A list, since two arguments may have the same name.
 fn args(args: Args<'_>, lines: &Lines) -> Json {
     let one = |arg: fxt_reader::record::Arg<'_>| {
         let (kind, value) = match arg.value {

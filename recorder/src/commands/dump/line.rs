@@ -5,9 +5,8 @@
 //!       1480         8.123456789  context_switch  cpu=1 out=42:work blocked in=0:idle ...
 //! ```
 //!
-//! Fields are `key=value` and strings are quoted, so that common tools can search and cut the lines.
-//! Koids have their current name or, before they are named, their first name, if the file can be read
-//! twice.
+//! Fields are `key=value` and strings are quoted, so that common tools can search and cut the lines. A koid is shown with its current name
+//! or, before it is named, with its first later name, if the file can be read twice.
 
 use std::collections::{HashMap, HashSet};
 use std::fmt;
@@ -16,7 +15,7 @@ use std::io::{self, Write};
 use fxt_reader::record::{Args, EventKind, LargeBlobMetadata, Value};
 use fxt_reader::{Error, Item, Koid, Nanos, ProviderId, Reader, Record, Thread};
 
-/// The provider that records the scheduler; imported records have it, too.
+/// The provider that records the scheduler; imported traces have it, too.
 const RECORDER: &str = "fxtrec";
 
 /// Writes records, remembering the names of koids.
@@ -43,12 +42,12 @@ impl fmt::Display for Named<'_> {
 /// The names of koids for a record.
 struct Names<'a> {
     lines: &'a Lines,
-    /// Whether koid 0 is the idle task: it is in scheduling records and in records of a scheduler's recorder. Elsewhere it is an unknown
-    /// process.
+    /// Whether koid 0 is the idle task: it is in scheduling records and in records of a provider that records the scheduler. Elsewhere it
+    /// is an unknown process.
     has_idle: bool,
 }
 
-/// Arguments, with the names of the koids among them.
+/// Arguments, with the names of the koids in them.
 struct WithArgs<'a>(Args<'a>, &'a Names<'a>);
 
 impl fmt::Display for WithArgs<'_> {
@@ -84,7 +83,7 @@ impl Lines {
         }
     }
 
-    /// Learns what later lines refer to.
+    /// Remembers the definitions to which later lines refer.
     pub(super) fn learn(&mut self, record: &Record<'_>) {
         match record {
             Record::KernelObject(object) => {

@@ -10,7 +10,7 @@ use fxt_writer::{Arg, Koid, ProviderId, StringRef, Text, Ticks, Value};
 
 use super::*;
 
-/// The process 40 with the thread 41, which runs on CPU 1 from 1 s to 3 s.
+/// Process 40 with thread 41, which runs on CPU 1 from 1 s to 3 s.
 fn trace() -> Vec<u8> {
     let mut bytes = Vec::new();
     let incoming = StringRef::indexed(1).expect("in range");
@@ -71,7 +71,7 @@ fn run(bytes: &[u8], line: &[&str]) -> (String, bool) {
     (String::from_utf8(out).expect("text"), sound)
 }
 
-/// The fields of each line, the offset left out.
+/// The fields of each line, without the offset.
 fn fields(text: &str) -> Vec<Vec<&str>> {
     text.lines().map(|line| line.split_whitespace().skip(1).collect()).collect()
 }
@@ -111,7 +111,7 @@ fn a_range_outside_of_the_trace_is_an_error_that_says_where_the_trace_is() {
         let text = error.expect_err("outside").to_string();
         assert!(text.contains("the window is outside of the trace, which goes from 0.9"), "{text}");
     }
-    // Inside the trace, though no record is there.
+    // Inside the trace, but there is no record at that time.
     dump(&args(&["--from", "0.95", "--to", "0.96"], file.path()), Look::PLAIN, &mut io::sink())
         .expect("nothing to print");
 }
@@ -144,7 +144,7 @@ fn a_sound_trace_passes_the_check_and_a_broken_chain_does_not() {
     assert!(sound, "{text}");
     assert!(text.starts_with("# valid: 10 records"), "{text}");
 
-    // The same last switch again: CPU 1 is idle by then.
+    // The same last switch again: CPU 1 is idle at that time.
     let mut broken = bytes.clone();
     broken.extend_from_slice(&bytes[bytes.len() - 48..]);
     let (text, sound) = run(&broken, &["--check"]);
@@ -252,7 +252,7 @@ fn stacks_are_lines_and_are_found_by_their_koids() {
     assert!(run(&bytes, &["--check"]).1);
 }
 
-/// The lines of `--json`: what is between the first and the last, and the last.
+/// The lines of `--json`: all between the first and the last, and the last.
 fn json_lines(bytes: &[u8], line: &[&str]) -> (Vec<serde_json::Value>, serde_json::Value) {
     let (text, _) = run(bytes, &[line, &["--json"]].concat());
     let parse = |line| serde_json::from_str::<serde_json::Value>(line).expect("an object");
@@ -289,7 +289,7 @@ fn json_has_the_fields_of_a_record_with_names_and_types() {
 }
 
 #[test]
-fn json_tells_of_a_truncated_end() {
+fn json_reports_a_truncated_end() {
     let mut bytes = trace();
     let words = bytes.len() / 8;
     bytes.truncate((words - 1) * 8);

@@ -32,7 +32,7 @@ pub enum FlameError {
     /// The ending of the output's name is not that of a format.
     #[error("{}: unknown format; expected a name that ends in .folded, .svg, .pb.gz or .json", .0.display())]
     Format(PathBuf),
-    /// The output cannot be made.
+    /// The output cannot be created.
     #[error("cannot create {}: {source}", .path.display())]
     Create { path: PathBuf, source: OutFileError },
     /// Writing the output failed.

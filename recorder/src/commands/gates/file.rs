@@ -1,4 +1,4 @@
-//! Files for verdicts: small, written as a whole, and owned by the user who called sudo.
+//! Files for verdicts: small, written in one piece, and owned by the user who called sudo.
 
 use std::ffi::OsString;
 use std::io::{self, BufWriter, Write};
@@ -7,10 +7,10 @@ use std::path::{Path, PathBuf};
 use crate::kernel::user::Owner;
 use crate::sink::outfile::{self, Derived, OutFileError, Place};
 
-/// Other programs read verdicts, which contain only figures and names of threads.
+/// Verdicts contain only figures and thread names, and other programs read them.
 const MODE: u32 = 0o666;
 
-/// A file for verdicts that are not known yet. If it gets none, an existing file is kept.
+/// A file for verdicts that are not known yet. If no verdicts are written, an existing file is kept.
 #[derive(Debug)]
 pub(super) struct Awaiting {
     path: PathBuf,
@@ -18,7 +18,7 @@ pub(super) struct Awaiting {
 }
 
 impl Awaiting {
-    /// Checks that the file can be created and is none of `others`, which are read or written, too.
+    /// Checks that the file can be created and is not one of `others`, which are also read or written.
     pub(super) fn new(path: &Path, others: &[&Path]) -> Result<Awaiting, OutFileError> {
         outfile::refuse_same(path, others)?;
         let derived = Derived::create(path, MODE, &[], Owner::sudo_caller())?;
@@ -29,7 +29,7 @@ impl Awaiting {
         &self.path
     }
 
-    /// Has `write` fill it, then moves it into place.
+    /// Calls `write` to fill the file, then moves it into place.
     pub(super) fn fill(
         self,
         write: impl FnOnce(&mut dyn Write) -> io::Result<()>,
@@ -42,7 +42,7 @@ impl Awaiting {
     }
 }
 
-/// A file to append to, opened before the verdicts are known. The CI has usually created it.
+/// A file to append to, opened before the verdicts are known. Usually the CI system has created it.
 #[derive(Debug)]
 pub(super) struct Summary {
     path: PathBuf,
@@ -93,7 +93,7 @@ mod tests {
         assert_eq!(refused(folder.path(), &[]).kind(), io::ErrorKind::IsADirectory);
         let (new, roundabout) = (folder.path().join("t"), folder.path().join("./t"));
         assert!(refused(&new, &[&roundabout]).to_string().contains("used for two outputs"));
-        fill(Path::new("/dev/null"), "a device is opened as it is");
+        fill(Path::new("/dev/null"), "a device is opened directly");
     }
 
     #[test]
@@ -130,7 +130,7 @@ mod tests {
         }
         assert_eq!(summary.append(b"text"), Err(OutFileError::Moved));
         assert!(!at("d/j").exists() && !at("moved/j").exists() && !at("d/s").exists());
-        // The folder stays where it is, and the link to it does not.
+        // Opens the folder itself, since a link to it may change.
         let link = Awaiting::new(&at("link/j"), &[]).expect("created");
         fs::remove_file(at("link")).expect("there");
         std::os::unix::fs::symlink("moved", at("link")).expect("room");

@@ -1,7 +1,7 @@
-//! Gates, from the command line to the verdicts: on standard error or standard output, in a JUnit file, and on the
-//! summary page of a CI.
+//! Gates, from the command line to the verdicts: on standard error or standard output, in a JUnit file, and on the summary page of a CI
+//! system.
 //!
-//! [`Gates::prepare`] rejects what it can before anything is recorded.
+//! [`Gates::prepare`] rejects as much as possible before anything is recorded.
 
 mod file;
 
@@ -26,7 +26,7 @@ use crate::sink::{Output, Target};
 use file::{Awaiting, Summary};
 use fxtrec_gates::{Condition, Gate, Quantity, SpanPart, Stat};
 
-/// The variable with the file from which GitHub makes its summary page. Gitea and Forgejo set it, too.
+/// The variable with the file from which GitHub generates its summary page. Gitea and Forgejo set it, too.
 const SUMMARY_VARIABLE: &str = "GITHUB_STEP_SUMMARY";
 
 /// Why there is no verdict.
@@ -36,7 +36,7 @@ pub enum GatesError {
     /// The JUnit file cannot be written.
     #[error("--junit {}: {source}", path.display())]
     Junit { path: PathBuf, source: io::Error },
-    /// The recording goes to a device, from which it cannot be read.
+    /// The recording is written to a device, which cannot be read back.
     #[error("--fail-if needs a trace file, and {} keeps none: name a file with -o", .0.display())]
     Device(PathBuf),
     /// A condition on CPUs, or spans, and a trace that can be read only once.
@@ -98,21 +98,21 @@ impl Outcome {
     }
 }
 
-/// Gates that wait for a recording to judge.
+/// Gates for a recording that has not ended.
 #[derive(Debug)]
 pub struct Gates {
     gates: Vec<Gate>,
     policy: Policy,
     /// Whether the recorder's own threads count.
     recorder: bool,
-    /// The room for spans.
+    /// Memory for spans.
     room: Room,
     junit: Option<Awaiting>,
     summary: Option<Summary>,
 }
 
 impl Gates {
-    /// Prepares the gates of the arguments; `None` if there are none. The command also reads or writes `others`.
+    /// Prepares the gates of the arguments; `None` if there are none. `others` are files that the command also reads or writes.
     ///
     /// # Errors
     /// When the JUnit file cannot be created, or is one of `others`.
@@ -120,7 +120,7 @@ impl Gates {
         Gates::prepare_with(args, others, std::env::var_os(SUMMARY_VARIABLE))
     }
 
-    /// As [`prepare`](Self::prepare), for a recording that will be written to `output`.
+    /// The same as [`prepare`](Self::prepare), for a recording that will be written to `output`.
     ///
     /// # Errors
     /// When the JUnit file cannot be created, when the output is a device, or when it is a pipe and a gate must read the
@@ -131,7 +131,7 @@ impl Gates {
             Target::Stdout => (Path::new("/proc/self/fd/1"), None),
             Target::Path(path) => (path.as_path(), Some(path.as_path())),
         };
-        // With a default name, an existing file is renamed.
+        // If the name is the default, an existing file is renamed.
         let there = output.named.then(|| fs::metadata(path).ok()).flatten();
         let kind = there.map(|there| there.file_type());
         if !args.fail_if.is_empty() && kind.as_ref().is_some_and(FileTypeExt::is_char_device) {
@@ -188,7 +188,7 @@ impl Gates {
         let report = report.ok_or(GatesError::NoReport)?;
         let open = || match hold {
             Some(hold) => read_again(path, hold),
-            // Unless the output is a file, no gate needs this.
+            // Without an output file, no gate needs this.
             None => Err(fxt_reader::Error::Open {
                 path: path.to_owned(),
                 source: io::ErrorKind::NotSeekable.into(),
@@ -199,10 +199,9 @@ impl Gates {
         gates.judge(path, (report, &selection), style, open, |_| Ok(()), out)
     }
 
-    /// Evaluates the gates for the report of the selected time, prints the verdicts to `out`, and returns the overall
-    /// result.
+    /// Evaluates the gates for the report of the selected time, prints the verdicts to `out`, and returns the overall result.
     ///
-    /// `about` names the recording. `open` opens the trace again for conditions that name CPUs, and for spans. `show` gets the verdicts
+    /// `about` names the recording. `open` opens the trace again, for spans and for conditions that name CPUs. `show` gets the verdicts
     /// before they are printed.
     ///
     /// # Errors
@@ -241,7 +240,7 @@ impl Gates {
             let page = markdown(&verdicts, &about);
             let path = summary.path().to_owned();
             if let Err(error) = summary.append(page.as_bytes()) {
-                // The verdict is known, and this file was not requested on the command line: only warn.
+                // The verdict is known, and this file was not requested on the command line, so only warn.
                 let path = path.display();
                 writeln!(
                     out,
@@ -254,7 +253,7 @@ impl Gates {
     }
 }
 
-/// Whether disturbance alone can make the gate fail: a gate on the length of spans.
+/// Whether other processes alone can make the gate fail, which is true of gates on the length of spans.
 fn can_be_disturbed(gate: &Gate) -> bool {
     matches!(&gate.quantity, Quantity::Span(span, stat) if span.part == SpanPart::Wall && *stat != Stat::Count)
 }
@@ -306,7 +305,7 @@ fn recorded<'r, 't>(
     let names_stack = |gate: &Gate| gate.condition.as_ref().is_some_and(Condition::names_stack);
     if gates.iter().any(names_stack) {
         let options = Options { selection: selection.clone(), ..Options::default() };
-        // Without stacks, its gates are not recorded.
+        // Gates on stacks of a trace without stacks do not need it.
         if let Some((_, blocked)) = blocked(open, options)? {
             recorded.add_blocked(blocked);
         }

@@ -22,7 +22,7 @@ fn late() -> Scene {
     scene
 }
 
-/// Whether all gates passed, and what was printed.
+/// Whether all gates passed, and the output.
 fn judged(gates: Gates, style: Style) -> (bool, String) {
     let scene = late();
     let open = || Ok(Reader::from_slice(scene.bytes()));
@@ -50,7 +50,7 @@ fn all_gates_must_pass_and_each_is_printed() {
         judged(gates.expect("gates"), Style::default())
     };
     let (passed, text) = judge(&["wakeup.max > 31us", "lost > 0", "wakeup.max > 20us if cpu = 1"]);
-    assert!(!passed, "nothing happened on CPU 1, as far as is known: {text}");
+    assert!(!passed, "no event on CPU 1: {text}");
     let (passed, text) = judge(&["wakeup.max > 31us", "wakeup.max > 30us if cpu = 0"]);
     assert!(passed && text.matches("gate   passed").count() == 2, "{text}");
     let (passed, text) = judge(&["wakeup.max > 31us", "wakeup.max > 29us if cpu = 0"]);
@@ -83,7 +83,7 @@ fn a_junit_file_that_cannot_be_is_refused_before_anything_is_recorded() {
 }
 
 #[test]
-fn a_summary_that_cannot_be_written_is_said_and_changes_no_verdict() {
+fn a_summary_that_cannot_be_written_is_reported_and_changes_no_verdict() {
     let args = args(&["lost > 0"], None);
     let gates =
         Gates::prepare_with(&args, &[], Some("/no/such/folder/s.md".into())).expect("ready");

@@ -1,11 +1,11 @@
-//! The names of cgroups, which the kernel counts by number.
+//! The names of cgroups, which the kernel counts by id.
 
 use std::collections::HashMap;
 use std::path::PathBuf;
 
 use crate::kernel::cgroups::{self, Hierarchy};
 
-/// The paths of cgroups, looked up when an unknown number comes.
+/// The paths of cgroups, looked up when an unknown id appears.
 #[derive(Debug)]
 pub(in crate::commands) struct Groups {
     root: PathBuf,
@@ -13,7 +13,7 @@ pub(in crate::commands) struct Groups {
 }
 
 impl Groups {
-    /// The hierarchy by which the kernel counts, with its groups below `root` or, without one, its mount point.
+    /// The hierarchy by which the kernel counts, with its groups below `root` or, without `root`, below its mount point.
     pub(in crate::commands) fn new(root: Option<PathBuf>) -> (Hierarchy, Groups) {
         let mounted = cgroups::mounted();
         let hierarchy = mounted.as_ref().map_or(Hierarchy::Unified, |(hierarchy, _)| *hierarchy);
@@ -21,7 +21,7 @@ impl Groups {
         (hierarchy, Groups { root, paths: HashMap::default() })
     }
 
-    /// Looks up all groups again if one of `numbers` is unknown, which also drops removed groups.
+    /// Looks up all groups again if one of `numbers` is unknown; this also drops removed groups.
     pub(in crate::commands) fn learn(&mut self, mut numbers: impl Iterator<Item = u64>) {
         if numbers.any(|number| !self.paths.contains_key(&number)) {
             self.look();

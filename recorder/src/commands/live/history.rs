@@ -17,7 +17,7 @@ use crate::commands::ctl::snapshot_of;
 use crate::kernel::helper::Launcher;
 use crate::kernel::notify::{MOST_BYTES, Notice, OWN_NOTIFY_VARIABLE};
 
-/// How long the recorder may take to write them.
+/// How long the recorder may take to write a snapshot.
 const PATIENCE: Duration = Duration::from_secs(30);
 
 /// The text before the path of each file in the recorder's message.
@@ -32,20 +32,20 @@ pub(in crate::commands) struct History {
     recorder: Child,
     /// The lines of its messages, if they are not shown.
     said: Option<Receiver<String>>,
-    /// The socket on which it reports what it has written.
+    /// The socket on which it reports the files that it has written.
     notices: UnixDatagram,
     output: PathBuf,
     _folder: TempDir,
     _launcher: Launcher,
 }
 
-/// The written file in a line of the recorder.
+/// The file name in a line of the recorder.
 pub(in crate::commands) fn written(line: &str) -> Option<PathBuf> {
     line.split_once(WRITTEN).map(|(_, path)| path.into())
 }
 
 impl History {
-    /// Starts one of the whole machine with these additional options.
+    /// Starts a recorder of the whole machine with these additional options.
     pub(in crate::commands) fn start(output: &Path, options: &[String]) -> io::Result<History> {
         let mut command = command(output)?;
         command.arg("-a").args(options);
@@ -54,7 +54,7 @@ impl History {
         let (send, said) = channel();
         let errors = history.recorder.stderr.take();
         let listen = move |errors: ChildStderr| {
-            // Lines are never longer than this, for any path.
+            // Lines are never longer than this, whatever the path.
             let mut lines = BufReader::new(errors);
             loop {
                 let mut line = String::new();
@@ -71,7 +71,7 @@ impl History {
         Ok(history)
     }
 
-    /// Starts one with these options, and with COMMAND unless that is empty. It has this process's standard streams.
+    /// Starts a recorder with these options, and with COMMAND unless that is empty. It inherits this process's standard streams.
     pub(in crate::commands) fn beside(
         output: &Path,
         options: &[OsString],
@@ -80,7 +80,7 @@ impl History {
         let mut command = command(output)?;
         command.args(options);
         match run.is_empty() {
-            // Ctrl-C goes to this process, which then stops the recorder.
+            // Ctrl-C is sent to this process, which then stops the recorder.
             true => drop(command.stdin(Stdio::null()).process_group(0)),
             false => drop(command.arg("--").args(run)),
         }
@@ -99,7 +99,7 @@ impl History {
         Ok(History { recorder, said: None, notices, output, _folder: folder, _launcher: launcher })
     }
 
-    /// Requests that they be written, without waiting.
+    /// Requests a snapshot, without waiting.
     pub(in crate::commands) fn ask(&self) -> io::Result<()> {
         snapshot_of(self.recorder.id()).map_err(io::Error::other)
     }
@@ -120,7 +120,7 @@ impl History {
         }
     }
 
-    /// Requests that they be written; returns the file.
+    /// Requests a snapshot; returns its file.
     pub(in crate::commands) fn dump(&mut self) -> io::Result<PathBuf> {
         self.check()?;
         self.notices.set_nonblocking(true)?;
@@ -135,7 +135,7 @@ impl History {
                 _ => {}
             }
             if let Err(ended) = self.check() {
-                // It may have written them just before it ended.
+                // It may have written the file just before it ended.
                 return match self.notice() {
                     Some(Notice::Snapshot(path)) => Ok(path),
                     _ => Err(ended),
@@ -145,7 +145,7 @@ impl History {
         Err(io::ErrorKind::TimedOut.into())
     }
 
-    /// The next notice of the recorder. A recorder that COMMAND runs may report other files; these notices are dropped.
+    /// The next notice of the recorder. A recorder that COMMAND runs may report other files; those notices are dropped.
     fn notice(&self) -> Option<Notice> {
         let mut message = [0; MOST_BYTES];
         let bytes = self.notices.recv(&mut message).ok()?;
@@ -163,29 +163,29 @@ impl History {
     }
 
     /// # Errors
-    /// That the recorder has ended, with the last of its messages.
+    /// Reports that the recorder has ended, with its last message.
     fn check(&mut self) -> io::Result<()> {
         let Some(status) = self.recorder.try_wait()? else { return Ok(()) };
         let last = self.said.iter().flat_map(Receiver::try_iter).last().unwrap_or_default();
         Err(io::Error::other(format!("the recorder has ended ({status}): {last}")))
     }
 
-    /// The status with which it has exited, as a shell gives it.
+    /// The recorder's exit status, in the form that a shell uses.
     pub(in crate::commands) fn status(&mut self) -> Option<u8> {
         let status = self.recorder.try_wait().ok().flatten()?;
         let code = status.code().or_else(|| status.signal().map(|signal| 128 + signal));
         Some(code.and_then(|code| u8::try_from(code).ok()).unwrap_or(u8::MAX))
     }
 
-    /// The file that it writes when it ends.
+    /// The file that the recorder writes when it ends.
     pub(in crate::commands) fn output(&self) -> &Path {
         &self.output
     }
 
-    /// Ends it; returns the file that it has written.
+    /// Ends the recorder; returns the file that it has written.
     ///
     /// # Errors
-    /// What it said, or its exit status.
+    /// Its message, or its exit status.
     pub(in crate::commands) fn finish(mut self) -> io::Result<PathBuf> {
         self.end();
         let status = self.recorder.wait()?;
@@ -196,19 +196,19 @@ impl History {
         Err(io::Error::other(last.unwrap_or_else(|| status.to_string())))
     }
 
-    /// Asks it to end.
+    /// Asks the recorder to end.
     pub(in crate::commands) fn end(&mut self) {
-        // Once it was waited for, its id may be another's.
+        // After the process was reaped, its id may be reused.
         if matches!(self.recorder.try_wait(), Ok(None))
             && let Ok(pid) = i32::try_from(self.recorder.id())
         {
-            // It may end this moment.
+            // It may be ending at this moment.
             let _ = kill(Pid::from_raw(pid), Signal::SIGINT);
         }
     }
 }
 
-/// The recorder's command line, without what to record.
+/// The recorder's command line, without the options for the data to record.
 fn command(output: &Path) -> io::Result<Command> {
     let mut command = Command::new(std::env::current_exe()?);
     command.args(["record", "--mode", "circular"]).arg("-o").arg(output);

@@ -11,13 +11,13 @@ use crate::kernel::cpus;
 use crate::kernel::steal;
 use crate::kernel::sys::Linux;
 
-/// The most kernel memory for the tables, in bytes. Machines with many CPUs get fewer slots.
+/// The maximum kernel memory for the tables, in bytes. Machines with many CPUs get fewer slots.
 const BUDGET: usize = 64 << 20;
 
-/// The least slots to try with.
+/// The smallest number of slots to try.
 const LEAST_SLOTS: usize = 128;
 
-/// Why nothing can be counted.
+/// Why the kernel cannot count.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum LiveError {

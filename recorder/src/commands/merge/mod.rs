@@ -1,4 +1,4 @@
-//! `fxtrec merge`: several traces in, one archive out.
+//! `fxtrec merge`: merges several traces into one archive.
 
 use std::io::Write;
 use std::path::Path;

@@ -1,4 +1,4 @@
-//! Finding a browser that can show the link.
+//! Finds a browser that can show the link.
 
 use std::io;
 use std::process::{Command, Stdio};
@@ -22,7 +22,7 @@ pub(crate) fn open(link: &str) -> Result<(), NoBrowser> {
     if nix::unistd::geteuid().is_root() {
         return Err(NoBrowser::Root);
     }
-    // It starts the browser and ends; if it ends badly, the link has been printed.
+    // This process starts the browser and exits; if it fails, the user still has the printed link.
     let started = Command::new("xdg-open")
         .arg(link)
         .stdin(Stdio::null())

@@ -1,7 +1,7 @@
 //! `fxtrec open`: one command from a file to the Perfetto UI.
 //!
-//! The UI is a web page that loads a trace from the URL in its link. Only this file is served, on the
-//! loopback address, with the header that lets that page read it:
+//! The UI is a web page that loads a trace from the URL in its link. Only this file is served, on the loopback address, with the header
+//! that lets that page read it:
 //!
 //! ```text
 //! fxtrec open x.fxt --> browser: https://ui.perfetto.dev/#!/?url=http://127.0.0.1:9001/TOKEN/x.fxt
@@ -52,7 +52,7 @@ pub enum OpenError {
     Read { path: PathBuf, source: io::Error },
 }
 
-/// Serves the file until it has been fetched. The link goes to `messages`.
+/// Serves the file until it has been fetched. The link is written to `messages`.
 ///
 /// # Errors
 ///

@@ -1,4 +1,4 @@
-//! Serving one file to one page.
+//! Serves one file to one page.
 //!
 //! ```text
 //!  accept --> whose connection? --> a thread each --> request --> host, path, origin --> the file
@@ -6,12 +6,11 @@
 //!     +-------------------- ends when the whole file was taken once -----------------------+
 //! ```
 //!
-//! Each connection has a thread, since browsers open some that they never use. Other users of the machine can connect to
-//! the loopback address, too: so the path has a token that they cannot guess, and if the kernel reports a connection's
-//! owner, those of other users are closed.
+//! Each connection has a thread, since browsers open connections that they never use. Other users of the machine can also connect to the
+//! loopback address: so the path contains a token that they cannot guess, and if the kernel reports the owner of a connection, connections
+//! of other users are closed.
 //!
-//! Written here, in two hundred lines: the small HTTP crates are unmaintained, and the others need a
-//! runtime.
+//! Hand-written in two hundred lines: the small HTTP crates are unmaintained, and the others need an async runtime.
 
 use std::fs::File;
 use std::io::{self, BufReader, Read, Write};
@@ -33,10 +32,10 @@ const PATIENCE: Duration = Duration::from_secs(30);
 /// The longest single wait for a connection.
 const LONG: Duration = Duration::from_secs(3600);
 
-/// How long to accept no connections when descriptors or threads have run out.
+/// How long to stop accepting connections when descriptors or threads have run out.
 const DEAF: Duration = Duration::from_millis(200);
 
-/// Connections at the same time; browsers have some six.
+/// Maximum number of connections; browsers open about six.
 const CONNECTIONS: usize = 64;
 
 /// The size of one read from the file, in bytes.
@@ -67,7 +66,7 @@ impl Served {
             let most = usize::try_from(self.length - at).unwrap_or(CHUNK_BYTES).min(CHUNK_BYTES);
             let bytes = self.file.read_at(&mut chunk[..most], at)?;
             if bytes == 0 {
-                // It has been truncated.
+                // The file has been truncated.
                 return Ok(false);
             }
             peer.write_all(&chunk[..bytes])?;
@@ -85,7 +84,7 @@ pub(super) fn until_fetched(
 ) -> Result<(), OpenError> {
     listener.set_nonblocking(true).map_err(OpenError::Accept)?;
     let fetched = StopToken::new().map_err(OpenError::Accept)?;
-    // Each connection has a clone, too.
+    // Shared with the threads of the connections.
     let served = Arc::new(served);
     while !fetched.is_stopped() {
         let (peer, address) = match listener.accept() {
@@ -128,14 +127,14 @@ fn is_of_somebody_else(peer: SocketAddr, port: u16) -> bool {
         let local = (it.local_address.ip().to_canonical(), it.local_address.port());
         local == (peer.ip(), peer.port()) && it.remote_address.port() == port
     };
-    // A connection that is closed already has no owner, and gets no answer either.
+    // A closed connection has no owner, and gets no answer either.
     let uid = connections.filter(is_it).map(|it| it.uid).next();
     let own = nix::unistd::geteuid().as_raw();
     let caller = Owner::sudo_caller().map(|caller| caller.uid);
     uid.is_some_and(|uid| uid != 0 && uid != own && Some(uid) != caller)
 }
 
-/// Answers one request; true if the whole file was sent, and the peer has read it.
+/// Answers one request; returns true if the whole file was sent and the peer has read it.
 fn answer(peer: &TcpStream, port: u16, served: &Served) -> io::Result<bool> {
     peer.set_nonblocking(false)?;
     peer.set_read_timeout(Some(PATIENCE))?;
@@ -159,7 +158,7 @@ fn answer(peer: &TcpStream, port: u16, served: &Served) -> io::Result<bool> {
         return Ok(false);
     }
     match request.method.as_str() {
-        // A browser first asks whether a web page may load from this machine.
+        // A browser first sends a preflight request: may a web page load from this machine?
         "OPTIONS" => respond(peer, "204 No Content", Some(0))?,
         "HEAD" => respond(peer, "200 OK", Some(served.length))?,
         "GET" => {
@@ -174,8 +173,7 @@ fn answer(peer: &TcpStream, port: u16, served: &Served) -> io::Result<bool> {
     Ok(false)
 }
 
-/// Waits until the peer has closed its end, which it does when it has everything. Data in flight could be lost when this
-/// process ends.
+/// Waits until the peer closes its end, which it does after receiving everything. Data in flight could be lost when this process ends.
 fn is_taken(mut peer: &TcpStream) -> bool {
     peer.shutdown(Shutdown::Write).is_ok() && {
         let mut rest = [0; 1024];
@@ -183,14 +181,14 @@ fn is_taken(mut peer: &TcpStream) -> bool {
             match peer.read(&mut rest) {
                 Ok(0) => return true,
                 Ok(_) => {}
-                // Silent because it has taken everything, or reset.
+                // The peer is silent because it has received everything or was reset.
                 Err(error) => return error.kind() == io::ErrorKind::WouldBlock,
             }
         }
     }
 }
 
-/// The head of an answer. Without a length, it has no content for a page.
+/// The head of an answer. Without a length there is no body.
 fn respond(mut peer: &TcpStream, status: &str, length: Option<u64>) -> io::Result<()> {
     let allow = match length {
         None => String::new(),

@@ -6,7 +6,7 @@ use super::*;
 
 const TOKEN: &str = "0123456789abcdef";
 
-/// A server for some bytes, and the means to end it.
+/// A server for some bytes, and a handle to stop it.
 struct Server {
     address: SocketAddr,
     path: String,
@@ -77,7 +77,7 @@ fn nothing_else_is_served() {
         "nonsense\r\n\r\n".to_owned(),
         String::new(),
     ] {
-        // The request may be incomplete: then the peer closes its sending side.
+        // The request may be incomplete, so the peer closes its sending side.
         let mut peer = TcpStream::connect(server.address).expect("it listens");
         peer.write_all(request.as_bytes()).expect("sent");
         peer.shutdown(std::net::Shutdown::Write).expect("open");
@@ -90,7 +90,7 @@ fn nothing_else_is_served() {
 }
 
 #[test]
-fn connections_that_say_nothing_hold_up_nobody() {
+fn connections_that_say_nothing_block_no_thread() {
     let server = serve("t.fxt", b"all of it");
     // A browser opens connections in advance; one starts a request and stops.
     let connect = || TcpStream::connect(server.address).expect("it listens");
@@ -111,7 +111,7 @@ fn it_ends_only_when_the_whole_file_was_taken() {
     let mut some = [0; 1000];
     hasty.read_exact(&mut some).expect("the beginning");
     drop(hasty);
-    // The server does not know yet that this one is gone; both are served.
+    // The server does not know yet that this connection is closed; both are served.
     let whole = server.ask(&request);
     assert!(whole.ends_with("xxxx") && whole.len() > content.len(), "{}", whole.len());
     server.thread.join().expect("no panic").expect("it ended by itself");
@@ -132,7 +132,7 @@ fn each_link_is_another() {
 }
 
 #[test]
-fn a_taken_port_is_said_to_be_taken() {
+fn a_taken_port_is_reported_as_taken() {
     let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).expect("a port");
     let port = listener.local_addr().expect("bound").port();
     let folder = tempfile::tempdir().expect("a folder");

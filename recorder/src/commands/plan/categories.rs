@@ -1,11 +1,11 @@
-//! `--categories`: categories of the kernel act like the corresponding options; the rest is for applications.
+//! `--categories`: kernel categories act like the corresponding options; the rest is for applications.
 
 use super::PlanError;
 use crate::cli::RecordArgs;
 use crate::control::categories::{KernelCategory, ProbeCategory, Selection};
 use crate::units::glob::Pattern;
 
-/// Enables the categories of the kernel; returns those for applications, empty for all.
+/// Enables the kernel categories; returns the application categories, empty for all.
 pub(super) fn switch_on(args: &mut RecordArgs) -> Result<Vec<String>, PlanError> {
     let selection = Selection::of(std::mem::take(&mut args.providers.categories));
     let wanted = |category| selection.kernel.contains(&category);

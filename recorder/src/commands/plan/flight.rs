@@ -1,4 +1,4 @@
-//! The part of a plan that is about flight recording and long recordings.
+//! The part of a plan for flight recording and long recordings.
 
 use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
@@ -13,8 +13,7 @@ use crate::units::Nanos;
 use crate::units::quantity::TimeSpan;
 use fxtrec_gates::Trigger;
 
-/// The default of `--buffer-size` with triggers, in bytes: at some 20 000 events per second, half of it holds half a
-/// minute.
+/// The default of `--buffer-size` with triggers, in bytes: at about 20 000 events per second, half of it holds half a minute.
 pub const TRIGGER_BUFFER_BYTES: usize = 64 * 1024 * 1024;
 
 const BEFORE: Duration = Duration::from_secs(10);
@@ -25,26 +24,26 @@ const INTERVAL: Duration = Duration::from_secs(10);
 #[derive(Clone, Debug, Default)]
 pub struct FlightPlan {
     pub triggers: Vec<Trigger>,
-    /// The time before and after a trigger to write.
+    /// The time before and after a trigger that is written.
     pub window: Window,
     /// How often triggers may fire.
     pub limits: Limits,
-    /// Stops the recording after this many snapshots of triggers.
+    /// Stops the recording after this many triggered snapshots.
     pub stop_after: Option<u32>,
-    /// The command to run for each.
+    /// The command to run after each snapshot.
     pub on_trigger: Option<HookCommand>,
     /// When to rotate to the next file.
     pub rotate: Option<Rotate>,
-    /// The limits on files that are kept.
+    /// The limits on the files to keep.
     pub bounds: Bounds,
 }
 
-/// What is written around a trigger.
+/// The events to write around a trigger.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Window {
     /// The time before the trigger; `None` for everything in memory.
     pub before: Option<Nanos>,
-    /// To so long after it.
+    /// The time after the trigger.
     pub after: Nanos,
 }
 
@@ -120,7 +119,7 @@ impl FlightPlan {
         let or = |asked: Option<Duration>, default: Duration| {
             asked.map(nanos).or(armed.then_some(nanos(default)))
         };
-        // The rotated file that is being written counts as one of those to keep.
+        // The rotated file that is being written counts as one of the files to keep.
         let files = args.keep.map(|keep| keep.get() as usize - usize::from(args.rotate.is_some()));
         Ok(FlightPlan {
             triggers: args.triggers,
@@ -149,7 +148,7 @@ impl FlightPlan {
         if self.triggers.is_empty() { DEFAULT_BUFFER_BYTES } else { TRIGGER_BUFFER_BYTES }
     }
 
-    /// The output to open first, if the next file of the series is number `next`.
+    /// The output to open first, if the next file of the series has the number `next`.
     pub fn first_output(&self, output: &Output, next: u32) -> Output {
         match &output.target {
             Target::Path(path) if self.rotate.is_some() => {
@@ -183,7 +182,7 @@ pub fn snapshot_path(path: &Path, number: u32) -> PathBuf {
     beside(path, &number.to_string())
 }
 
-/// The file for piece `number` of a recording to `path`: `app.0001.fxt.zst` for `app.fxt.zst`.
+/// The rotated file `number` of the output `path`: `app.0001.fxt.zst` for `app.fxt.zst`.
 pub fn piece_path(path: &Path, number: u32) -> PathBuf {
     beside(path, &format!("{number:04}"))
 }
@@ -198,7 +197,7 @@ fn snapshot_number(path: &Path, name: &OsStr) -> Option<u32> {
     number_in(path, name, |digits| !digits.starts_with('0'))
 }
 
-/// The highest number of a file: a higher one is not fxtrec's, so there is always a next number.
+/// The highest number of a file: a higher number is not from fxtrec, so there is always a next number.
 const MOST_FILES: u32 = 999_999_999;
 
 fn number_in(path: &Path, name: &OsStr, is_written_so: impl Fn(&str) -> bool) -> Option<u32> {

@@ -4,7 +4,7 @@ use super::{PlanError, memory};
 use crate::cli::ProviderArgs;
 use crate::manager::DEFAULT_BUFFER_BYTES;
 
-/// The default buffer of each with triggers, in bytes: at some 16 000 events per second, it reaches back 10 s.
+/// The default buffer of each application with triggers, in bytes: at about 16 000 events per second, it reaches back 10 s.
 const TRIGGER_BUFFER_BYTES: usize = 16 * 1024 * 1024;
 
 /// How applications that are trace providers are recorded.
@@ -17,8 +17,8 @@ pub struct Providers {
 }
 
 impl Providers {
-    /// The settings for providers, with these categories; `None` if the arguments exclude applications. With triggers
-    /// (`armed`), buffers reach back further.
+    /// The settings for providers, with these categories; `None` if the arguments exclude applications. With triggers (`armed`), larger
+    /// buffers reach back further.
     pub(super) fn new(
         args: &ProviderArgs,
         categories: Vec<String>,

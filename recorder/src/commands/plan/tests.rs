@@ -159,7 +159,7 @@ fn the_command_is_taken_over_word_by_word() {
     assert!(plan("-a").launch.is_none());
 }
 
-/// The error for these words, if they make no plan.
+/// The error for these words, or `None` if they are a valid plan.
 fn mistaken(words: &[&str]) -> Option<String> {
     let line = std::iter::once("fxtrec").chain(words.iter().copied());
     let Ok(crate::cli::Command::Record(args)) = crate::cli::Cli::parse_line(line) else {
@@ -176,7 +176,7 @@ fn a_command_that_is_not_there_and_is_nearly_a_subcommand_is_asked_about() {
         assert_eq!(mistaken(&["--", word, "x.fxt"]), None);
         assert_eq!(mistaken(&["-q", "--", word]), None);
     }
-    // They exist, resemble no subcommand, or have a path.
+    // These commands exist, resemble no subcommand, or have a path.
     for line in [&["ls"][..], &["cat", "report"], &["zebra"], &["./reprot"]] {
         assert_eq!(mistaken(line), None, "{line:?}");
     }
@@ -262,7 +262,7 @@ fn rotation_is_for_streaming_mode_and_its_files_are_numbered() {
 }
 
 #[test]
-fn a_command_and_processes_have_stacks_where_these_cost_little_and_others_if_somebody_asks() {
+fn a_command_and_processes_have_stacks_where_these_cost_little_and_others_on_request() {
     let chosen = |line: &str| plan(line).stacks.map(|wanted| wanted.chosen);
     for line in ["ls", "--source bpf ls", "-p 1", "--scope app ls", "-p 1 ls"] {
         assert_eq!(chosen(line), Some(true), "{line}");

@@ -45,7 +45,7 @@ pub fn run(args: &ProbesArgs, look: Look, out: &mut dyn Write) -> Result<(), Pro
     }
 }
 
-/// The binary, parsed as in a spec.
+/// The binary, parsed as in a probe spec.
 fn binary(text: &str) -> Binary {
     if text.contains('/') {
         Binary::Path(PathBuf::from(text))

@@ -40,7 +40,7 @@ pub(super) fn write(listing: &Listing, look: Look, out: &mut dyn Write) -> io::R
     Ok(())
 }
 
-/// The names alone, each once.
+/// Only the names, each once.
 pub(super) fn write_names(listing: &Listing, out: &mut dyn Write) -> io::Result<()> {
     let functions = listing.functions.iter().map(|function| function.name.clone());
     let usdt = listing.usdt.iter().map(|probe| format!("usdt:{}:{}", probe.provider, probe.name));

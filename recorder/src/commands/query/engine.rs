@@ -24,8 +24,8 @@ pub(super) enum Engine {
     Python(PathBuf),
 }
 
-/// Nothing is imported from the current directory, which is not trusted. The views, the statements and the format come as
-/// three lines of JSON.
+/// Imports nothing from the current directory, which is not trusted. The views, the statements and the format are passed as three lines of
+/// JSON.
 const SCRIPT: &str = r#"
 import sys
 sys.path = [path for path in sys.path if path not in ("", ".")]
@@ -56,8 +56,8 @@ else:
     print()
 "#;
 
-/// Its exit status says what Python has: 0 the module, 10 neither the module nor pip, 11 pip, 12 a pip that installs only for the user and
-/// only if forced.
+/// The exit status shows what Python has: 0 for the module, 10 for neither the module nor pip, 11 for pip, 12 for a pip that installs only
+/// for the user and only if forced.
 const LOOK_FOR_MODULE: &str = r#"
 import sys
 sys.path = [path for path in sys.path if path not in ("", ".")]
@@ -70,7 +70,7 @@ marker = os.path.join(sysconfig.get_path("stdlib"), "EXTERNALLY-MANAGED")
 sys.exit(12 if sys.prefix == sys.base_prefix and os.path.exists(marker) else 11)
 "#;
 
-/// Why DuckDB was not found: which Python could install it.
+/// DuckDB was not found; this describes how Python could install it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum NoEngine {
     NoPython,
@@ -84,7 +84,7 @@ const PIP: &str = "python3 -m pip install duckdb";
 const FORCED_PIP: &str = "python3 -m pip install --user --break-system-packages duckdb";
 
 impl NoEngine {
-    /// What is missing, and a command that installs it.
+    /// The missing program, and a command that installs it.
     pub(super) fn describe(self) -> String {
         let installs = |manager: &str| in_path(manager).is_some();
         self.describe_by(installs)
@@ -139,7 +139,7 @@ impl Engine {
         }
     }
 
-    /// Makes the views and runs the statements; rows go to standard output.
+    /// Creates the views and runs the statements; rows are written to standard output.
     ///
     /// # Errors
     /// When it cannot be run, or fails.
@@ -162,7 +162,7 @@ impl Engine {
                     Format::Csv => "-csv",
                 };
                 let mut command = Command::new(path);
-                // Without the user's settings, which may change the output.
+                // Ignores the user's settings, which may change the output.
                 command.args(["-init", "/dev/null", "-batch", "-bail", form, ":memory:"]);
                 command.args(["-c", views, "-c", sql]).stdin(Stdio::null());
                 (path, start(&mut command).and_then(|mut child| child.wait()))

@@ -1,10 +1,10 @@
 //! `fxtrec query`: runs SQL in DuckDB, with a view for each table.
 //!
-//! Tables of traces go there as CSV in a temporary directory, which needs no more than the default features of fxtrec. DuckDB reads the
+//! Tables of traces are written there as CSV in a temporary directory, which needs only the default features of fxtrec. DuckDB reads the
 //! files as often as a query needs, so it need not keep them in memory.
 //!
-//! No shell is involved. Paths become literals in our statements, and the user's SQL goes to the engine as an argument or
-//! through a separate pipe.
+//! No shell is involved. Paths become literals in our statements, and the user's SQL is passed to the engine as an argument or through a
+//! separate pipe.
 
 mod engine;
 mod temporary;
@@ -19,14 +19,15 @@ use crate::export::{self, Export, ExportError, Table};
 use engine::{Engine, Format};
 use temporary::Temporary;
 
-/// Why there are no rows.
+/// Why the query failed.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum QueryError {
     /// Everything that is missing, so that the user can fix it in one step.
     #[error("cannot query: {}", .0.join("\n  "))]
     Missing(Vec<String>),
-    #[error("{}: not a directory that fxtrec export has written: it contains none of its tables; for a directory of traces, export it first: fxtrec export {} -o tables", .0.display(), .0.display())]
+    #[error("{}: not a directory that fxtrec export has written: it contains no table; for a \
+     directory of traces, export it first: fxtrec export {} -o tables", .0.display(), .0.display())]
     NoTables(PathBuf),
     #[error("{}: DuckDB accepts only UTF-8 paths: rename it, or use a symbolic link", .0.display())]
     NotUtf8(PathBuf),
@@ -35,7 +36,7 @@ pub enum QueryError {
     )]
     ShellCommand,
     #[error(
-        "{0}; the tables of a trace are in a temporary directory; set TMPDIR to use another place"
+        "{0}; the tables of a trace are in a temporary directory; set TMPDIR to use another one"
     )]
     Space(ExportError),
     #[error(transparent)]
@@ -82,7 +83,7 @@ pub fn run(args: &QueryArgs) -> Result<(), QueryError> {
     engine.run(&views, &args.sql, format, exported.as_ref())
 }
 
-/// What is missing for a query.
+/// The parts that are missing for a query.
 fn missing(engine: Option<String>, inputs: &[PathBuf]) -> Vec<String> {
     let of_input = |path: &PathBuf| {
         let opened = match path.is_dir() {
@@ -93,7 +94,7 @@ fn missing(engine: Option<String>, inputs: &[PathBuf]) -> Vec<String> {
         };
         opened.err().map(|error| error.to_string())
     };
-    // Opening a FIFO would wait for a writer. FIFOs and standard input are read once everything else exists.
+    // Opening a FIFO would wait for a writer. FIFOs and standard input are read after everything else has been checked.
     let can_be_opened = |path: &&PathBuf| {
         path.is_dir() || path.is_file() || !path.exists() && path.as_path() != Path::new("-")
     };
@@ -112,7 +113,7 @@ fn export(traces: &[&Path], sql: &str) -> Result<Temporary, QueryError> {
     }
 }
 
-/// The tables that a statement may read: those whose names occur in it in any role. All of them if none does, as in `SHOW TABLES`.
+/// The tables that a statement may read: those whose names occur anywhere in it. If no name occurs, as in `SHOW TABLES`, all tables.
 fn tables_in(sql: &str) -> Vec<Table> {
     let sql = sql.to_ascii_lowercase();
     let named: Vec<Table> =
@@ -133,7 +134,7 @@ mod tests {
     }
 
     #[test]
-    fn everything_that_is_missing_is_said_at_once() {
+    fn everything_that_is_missing_is_reported_at_once() {
         let folder = tempfile::tempdir().expect("a folder");
         let [there, absent] = ["a.fxt", "b.fxt"].map(|name| folder.path().join(name));
         std::fs::write(&there, "").expect("room");

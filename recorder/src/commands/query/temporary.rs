@@ -11,16 +11,16 @@ use tempfile::TempDir;
 
 use crate::kernel::signals::Signals;
 
-/// It is removed with its content, even if a signal ends the process. A process has at most one.
+/// The directory and its content are removed even if a signal ends the process. A process has at most one such directory.
 #[derive(Debug)]
 pub(super) struct Temporary {
     folder: TempDir,
-    /// The signals that this thread blocked before.
+    /// The signals that this thread had blocked before.
     before: SigSet,
 }
 
 impl Temporary {
-    /// Creates it, and from then on handles signals to this thread and to threads that it starts.
+    /// Creates it, and from then on handles signals sent to this thread and the threads that it starts.
     ///
     /// # Errors
     /// When it cannot be created, or signals cannot be read.
@@ -59,7 +59,7 @@ fn watch(mut signals: Signals, folder: &Path) {
         }
         match signals.read() {
             Ok(Some(caught)) if caught.signal != Signal::SIGCHLD => {
-                // If it cannot be removed, there is nothing else to do.
+                // If it cannot be removed, nothing more can be done.
                 let _ = std::fs::remove_dir_all(folder);
                 let _ = SigSet::all().thread_unblock();
                 let _ = raise(caught.signal);

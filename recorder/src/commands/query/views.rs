@@ -1,4 +1,4 @@
-//! The statements that make a view of each table.
+//! The statements that create a view for each table.
 
 use std::collections::BTreeMap;
 use std::fs::File;
@@ -8,19 +8,19 @@ use std::path::{Path, PathBuf};
 use super::QueryError;
 use crate::export::{Format, Table};
 
-/// A header is no longer than this.
+/// The maximum length of a header.
 const HEADER: u64 = 64 << 10;
 
-/// What a table is read from.
+/// The source that a table is read from.
 #[derive(Debug, Default)]
 struct Sources {
     /// Patterns of files.
     parquet: Vec<String>,
-    /// Files or patterns, by their header, since versions of a table may have different columns.
+    /// Files or patterns by header, since versions of a table may have different columns.
     csv: BTreeMap<String, Vec<String>>,
 }
 
-/// Statements that make a view for each table in any of these folders.
+/// Statements that create a view for each table in any of these folders.
 ///
 /// # Errors
 /// When a folder has no table, cannot be read, or its name is not UTF-8.
@@ -28,7 +28,7 @@ pub(super) fn of(folders: &[PathBuf]) -> Result<String, QueryError> {
     let mut tables = BTreeMap::<String, Sources>::new();
     for folder in folders {
         let failed = |source| QueryError::Read { path: folder.clone(), source };
-        // Absolute, so that DuckDB does not take a name for a URL.
+        // Absolute paths, so that DuckDB does not take a name for a URL.
         let root = folder.canonicalize().map_err(failed)?;
         let mut found = false;
         for entry in root.read_dir().map_err(failed)? {
@@ -87,7 +87,7 @@ impl Files {
         !self.has_parquet && self.csv.is_empty()
     }
 
-    /// Adds them to the sources of the table; `None` if a path is not UTF-8.
+    /// Adds the files to the sources of the table; `None` if a path is not UTF-8.
     fn add(self, folder: &Path, sources: &mut Sources) -> Option<()> {
         let all =
             |format: Format| pattern(folder, &format!("/day=*/trace_id=*/*.{}", format.name()));
@@ -127,7 +127,7 @@ fn header(path: &Path) -> io::Result<String> {
 }
 
 impl Sources {
-    /// The queries whose rows together make up the table.
+    /// The queries whose rows together form the table.
     fn reads(&self, table: &str) -> Vec<String> {
         let mut reads = Vec::new();
         if !self.parquet.is_empty() {
@@ -138,7 +138,7 @@ impl Sources {
         }
         for (header, files) in &self.csv {
             let (files, columns) = (files.join(", "), columns(table, header));
-            // Nothing is auto-detected. The parallel reader is off, since it may take line breaks in texts for ends of rows.
+            // Nothing is auto-detected. The parallel reader is off, since it may mistake line breaks in texts for ends of rows.
             reads.push(format!(
                 "SELECT * FROM read_csv([{files}], columns = {{{columns}}}, auto_detect = false, header = true, delim = ',', \
                  quote = '\"', escape = '\"', nullstr = '', allow_quoted_nulls = false, parallel = false, \
@@ -149,7 +149,7 @@ impl Sources {
     }
 }
 
-/// The columns of CSV files with this header, with their types. Unknown columns are text.
+/// The columns and types of CSV files with this header. Unknown columns are text.
 fn columns(table: &str, header: &str) -> String {
     let known = table.parse::<Table>().map_or(&[][..], Table::columns);
     let column = |name: &str| {
@@ -189,7 +189,7 @@ mod tests {
         assert_eq!(odd, "'/x''); DROP TABLE t; --/[[]a][*][?]/wait/day=*'");
     }
 
-    /// Makes a file of a table, and the folders that it is in.
+    /// Creates a file of a table, and its parent folders.
     fn file(root: &Path, table: &str, trace: &str, ending: &str, content: &str) {
         let folder = root.join(table).join("day=2026-11-23").join(format!("trace_id={trace}"));
         fs::create_dir_all(&folder).expect("room");
@@ -222,7 +222,7 @@ mod tests {
         let views = of(std::slice::from_ref(&path)).expect("tables");
         let expected = "'ts': 'BIGINT', 'dur': 'BIGINT', 'cpu': 'INTEGER', 'events': 'BIGINT'";
         assert!(views.contains(expected) && views.contains("trace_id=*/*.csv'"), "{views}");
-        // A later version has one more, and there is one in Parquet.
+        // A later version has one more column, and there is also a Parquet file.
         file(&path, "loss", "t2", "csv", "ts,dur,cpu,events,reason's\n");
         file(&path, "loss", "t3", "parquet", "");
         let views = of(std::slice::from_ref(&path)).expect("tables");

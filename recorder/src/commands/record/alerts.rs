@@ -1,7 +1,7 @@
 //! Merges alerts and long spans of applications into the scheduler's events.
 //!
-//! An alert arrives at once, a span a tenth of a second after its end, but the scheduler's events of that time come out of the rings later. The alert waits for
-//! them, so that its window is complete:
+//! An alert arrives at once, and a span a tenth of a second after its end, but the scheduler's events of that time are read from the rings
+//! later. The alert is held until they arrive, so that its window is complete:
 //!
 //! ```text
 //!  events handed out ----------->|            |----------->
@@ -13,10 +13,10 @@ use std::collections::VecDeque;
 use crate::manager::{Alert, LongSpan};
 use crate::units::Nanos;
 
-/// After this many reads of the rings, all events before the alert have been handed out.
+/// After this many reads of the rings, all events before the alert have been passed on.
 const LOOKS: u8 = 3;
 
-/// What triggers wait for.
+/// The events that triggers wait for.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Notice {
     Alert(Alert),
@@ -35,7 +35,7 @@ impl Notice {
 /// Alerts and spans that wait for earlier events.
 #[derive(Debug, Default)]
 pub(super) struct Alerts {
-    /// In the order of arrival, with the number of reads of the rings since.
+    /// In order of arrival, each with the number of ring reads since.
     waiting: VecDeque<(Notice, u8)>,
 }
 
@@ -45,7 +45,7 @@ impl Alerts {
         self.waiting.extend(notices.map(|notice| (notice, 0)));
     }
 
-    /// The next one that is due once events up to `ended` have been handed out.
+    /// The next alert or span that is due once events up to `ended` have been passed on.
     pub(super) fn due(&mut self, ended: Nanos) -> Option<Notice> {
         let (notice, looks) = self.waiting.front()?;
         if notice.time() > ended && *looks < LOOKS {
@@ -54,7 +54,7 @@ impl Alerts {
         self.rest()
     }
 
-    /// The next one, at the end, when no more events will come.
+    /// The next alert or span at the end, when there are no more events.
     pub(super) fn rest(&mut self) -> Option<Notice> {
         self.waiting.pop_front().map(|(notice, _)| notice)
     }
@@ -86,7 +86,7 @@ mod tests {
     }
 
     #[test]
-    fn where_nothing_happens_it_does_not_wait_for_ever_and_at_the_end_not_at_all() {
+    fn where_nothing_happens_it_does_not_wait_forever_and_at_the_end_not_at_all() {
         let mut alerts = Alerts::default();
         alerts.hear(std::iter::once(alert(10)));
         for _ in 0..2 {

@@ -1,4 +1,4 @@
-//! The capture thread: rings to events, events to records, records into the engine.
+//! The capture thread: turns ring contents into events and events into records, and writes them to the engine.
 
 use std::io;
 use std::sync::Arc;
@@ -39,7 +39,7 @@ pub(super) struct Captured {
     pub(super) ending: Ending,
     /// The time that the host and quotas took during the recording.
     pub(super) growth: Growth,
-    /// Whether the engine stopped taking records before the end.
+    /// Whether the engine stopped accepting records before the end.
     pub(super) cut_short: bool,
     /// The counts of trigger hits.
     pub(super) triggers: Counts,
@@ -63,23 +63,23 @@ pub(super) struct Capture {
     /// When the events were enabled.
     pub(super) enabled: Nanos,
     pub(super) watches: Watches,
-    /// What the drain thread has done so far.
+    /// How the drain thread has spent its time so far.
     pub(super) written: Arc<Written>,
     pub(super) flight: Option<Flight>,
     /// The rotation of the output, if there is one.
     pub(super) pieces: Option<Pieces>,
-    /// The probes of the source's events.
+    /// The probes behind the source's events.
     pub(super) placed: Placed,
     /// The source of stacks, if they were requested.
     pub(super) stacks: Option<Stacks>,
     /// Applications that record their own events, if enabled.
     pub(super) providers: Option<Providers>,
-    /// Their alerts and spans that have not fired yet.
+    /// Alerts and spans that are still held.
     pub(super) alerts: Alerts,
 }
 
 impl Capture {
-    /// The figures that show what this thread and the drain thread spend their time on.
+    /// The figures that show how this thread and the drain thread spend their time.
     fn sample(&self, thread: &ThreadClock) -> Sample {
         let nanos = |duration: Duration| u64::try_from(duration.as_nanos()).unwrap_or(u64::MAX);
         let effort = self.written.effort();
@@ -121,13 +121,13 @@ impl Capture {
         let mut warnings = Vec::new();
         let mut handover = Handover::new(Instant::now());
         let mut pace = Pace::new(self.flight.is_some(), self.source.cpus().len());
-        // Without the permission, nice and the size of the rings must suffice.
+        // Without the permission, the nice value and the ring size must suffice.
         let locked_memory = priority::lock_memory(&Linux).err();
         let thread = ThreadClock::of_this_thread();
         let mut precedence = RtPriority::new(Box::new(Linux));
         let mut events = 0;
         let losses = LossWatch::new(self.enabled, self.sample(&thread));
-        // Events since the start have not been handed out yet.
+        // Events recorded since the start have not been handed out yet.
         let mut intake = EventPump::new(self.enabled, losses);
         let (mut waited, mut sleep) = (Duration::ZERO, Duration::ZERO);
         let mut clocks = ClockWatch::new();
@@ -137,7 +137,7 @@ impl Capture {
         }
         let mut stopped = None;
         while intake.open && (!self.stop.is_stopped() || self.source.has_more()) {
-            // Events that a round left to the next one may have happened before the stop.
+            // Events that one round leaves to the next may have happened before the stop.
             if self.stop.is_stopped() && intake.ended >= *stopped.get_or_insert_with(clock::now) {
                 break;
             }
@@ -195,7 +195,7 @@ impl Capture {
                 break;
             }
         }
-        // What is still in the rings is not counted: it is written to a file that has room.
+        // Events that are still in the rings are not counted: they are written to a file that has room.
         if let Some(pieces) = &mut self.pieces {
             let (engine, encoder, source) = (&self.engine, &mut self.encoder, &*self.source);
             let (providers, stacks) = (self.providers.as_ref(), self.stacks.as_mut());
@@ -212,7 +212,7 @@ impl Capture {
         }
         let EventPump { ended, mut open, mut losses, .. } = intake;
         losses.look(self.sample(&thread), waited, sleep);
-        // COMMAND may have raised an alert right before its end.
+        // COMMAND may have raised an alert just before it ended.
         if let Some(providers) = self.providers.as_ref().filter(|_| self.flight.is_some()) {
             providers.settle();
         }
@@ -271,7 +271,7 @@ impl Capture {
         Captured { ending, growth, cut_short: !open, triggers, warnings, providers, stacks }
     }
 
-    /// Writes the stacks that are left at the end into as many files as they need, if files have a size.
+    /// Writes the remaining stacks at the end, to as many files as needed if files have a size limit.
     fn write_stacks_in_pieces(&mut self, ended: Nanos) -> Result<(), Closed> {
         let (Some(pieces), Some(stacks)) = (&mut self.pieces, &mut self.stacks) else {
             return Ok(());

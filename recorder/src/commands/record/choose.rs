@@ -19,16 +19,16 @@ use crate::kernel::refusal::Refusal;
 #[derive(Debug)]
 pub(super) struct Chosen {
     pub(super) source: Box<dyn Source>,
-    /// Why the preferred source is not used, as a line of text.
+    /// Why fxtrec does not use the preferred source, as a line of text.
     pub(super) instead: Option<String>,
 }
 
-/// Opens everything that the plan records, with `extras` in addition to the scheduler's events. If the source can, it notes waiting threads
-/// for stacks.
+/// Opens everything that the plan records, with `extras` in addition to the scheduler's events. If the source supports it, waiting threads
+/// are noted for stacks.
 ///
 /// # Errors
-/// [`RecordError`] of the requested source. If no source was requested and all fail, the error of perf, whose permission
-/// is the easiest to get.
+/// [`RecordError`] of the requested source. If no source was requested and all fail, the error of perf, whose permission is the easiest to
+/// get.
 pub(super) fn open(
     kernel: &dyn EventKernel,
     facts: &Facts,
@@ -44,7 +44,7 @@ pub(super) fn open(
         Ok(source)
     };
     match plan.source {
-        // Only the first two have perf's rings, which these events need.
+        // Only the first two sources have perf's rings, which these events need.
         SourceChoice::Auto if !extras.is_empty() => first(&AUTO[..2], open),
         SourceChoice::Auto => first(&AUTO, open),
         SourceChoice::Perf => first(&[SourceKind::Perf], open),
@@ -78,8 +78,7 @@ fn open_one(
     }
 }
 
-/// Rejects a recording that would be empty: tracepoints have the host's ids, which differ from those of COMMAND or `-p`
-/// here.
+/// Rejects a recording that would be empty: tracepoints report the host's ids, which differ from those of COMMAND or `-p` here.
 fn knows_scope(facts: &Facts, plan: &Plan) -> Result<(), Refusal> {
     if facts.namespaces.initial_pid || plan.scope == Filter::Machine {
         return Ok(());
@@ -91,8 +90,8 @@ fn knows_scope(facts: &Facts, plan: &Plan) -> Result<(), Refusal> {
     })
 }
 
-/// Tries one kind after another, as long as the kernel refuses. If it refuses all, the error is perf's, or the first if
-/// perf was not tried.
+/// Tries one kind after another, as long as the kernel refuses. If it refuses all, returns the error of perf, or the first error if perf
+/// was not tried.
 fn first(
     kinds: &[SourceKind],
     open: impl Fn(SourceKind) -> Result<Box<dyn Source>, RecordError>,
@@ -171,7 +170,7 @@ mod tests {
         }
     }
 
-    /// Opens what is not in `refused`.
+    /// Opens any kind that is not in `refused`.
     fn machine(
         refused: &[SourceKind],
     ) -> impl Fn(SourceKind) -> Result<Box<dyn Source>, RecordError> {
@@ -192,7 +191,7 @@ mod tests {
     }
 
     #[test]
-    fn another_in_its_place_is_said_with_the_reason() {
+    fn another_in_its_place_is_reported_with_the_reason() {
         let cases = [(&AUTO[..1], SourceKind::Perf), (&AUTO[..2], SourceKind::Ftrace)];
         for (refused, taken) in cases {
             let chosen = first(&AUTO, machine(refused)).expect("another is permitted");

@@ -1,4 +1,4 @@
-//! What a trace says about itself: its head, and the counts at its end.
+//! The statements of a trace about itself: its head, and the counts at its end.
 
 use std::time::Duration;
 
@@ -30,25 +30,25 @@ use crate::units::convention::{PROVIDER, SCHEMA, inner_process_koid};
 use crate::units::text::counted;
 use crate::units::{Cpu, LocalId, Nanos};
 
-/// The clock's ticks per second: they are nanoseconds.
+/// The clock's ticks per second: one tick is a nanosecond.
 const TICKS_PER_SECOND: u64 = 1_000_000_000;
 
-/// Maximum number of cgroups for which the trace says how long quotas stopped them: those stopped longest.
+/// Maximum number of cgroups whose throttled time the trace lists; the longest are listed.
 const MOST_QUOTAS: usize = 64;
 
-/// The thread that fxtrec's own events are put on: its main thread.
+/// The thread that fxtrec's own events belong to: its main thread.
 pub(super) fn recorder(namespaces: &Namespaces) -> ThreadName {
     let pid = std::process::id();
     let koid = match namespaces.proc_view {
         _ if namespaces.initial_pid => Koid(u64::from(pid)),
         ProcView::Initial => Koid(namespaces.own_ids.first().copied().unwrap_or(pid).into()),
-        // Its id in the initial namespace is not known before it has left a sample.
+        // Its id in the initial namespace is unknown until the first sample of it.
         ProcView::Own | ProcView::Between | ProcView::Foreign => inner_process_koid(LocalId(pid)),
     };
     ThreadName::Inline { process: koid, thread: koid }
 }
 
-/// Tells that the machine was suspended, or its time of day set, some time before `time`.
+/// Records that the machine was suspended, or its wall clock set, some time before `time`.
 pub(super) fn clock_change<L: Lanes>(
     encoder: &mut Encoder<L>,
     time: Nanos,
@@ -64,7 +64,7 @@ pub(super) fn clock_change<L: Lanes>(
 /// The kernel's own counts of time taken from all threads, as of the beginning of a recording.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Watches {
-    /// What the host of a virtual machine took.
+    /// Time that the host took.
     host: StealWatch,
     /// The time for which quotas prevented threads from running.
     pub(super) quotas: QuotaWatch,
@@ -82,7 +82,7 @@ impl Watches {
         Watches { host: StealWatch::begin(&Linux), quotas: QuotaWatch::begin() }
     }
 
-    /// Without quotas, whose cgroups it would name.
+    /// The throttled time without quotas, whose cgroups it would have to name.
     pub(super) fn of_host() -> Watches {
         Watches { host: StealWatch::begin(&Linux), quotas: QuotaWatch::default() }
     }
@@ -92,14 +92,14 @@ impl Watches {
     }
 }
 
-/// What is known when a recording begins.
+/// The known facts when a recording begins.
 #[derive(Clone, Debug)]
 pub(super) struct Beginning {
     pub(super) time: Nanos,
-    /// The thread that fxtrec's own events are put on.
+    /// The thread that fxtrec's own events belong to.
     pub(super) recorder: ThreadName,
     pub(super) source: SourceKind,
-    /// Which facts about causes it gives.
+    /// Which facts about causes the source provides.
     pub(super) causes: Causes,
     pub(super) scope: &'static str,
     pub(super) cpus: usize,
@@ -115,7 +115,7 @@ pub(super) struct Beginning {
     pub(super) command_line: String,
     /// The process of COMMAND, if its koid is known already.
     pub(super) command: Option<Koid>,
-    /// The waits for which it has stacks.
+    /// The waits for which the source records stacks.
     pub(super) stacks: Option<Wanted>,
     pub(super) watches: Watches,
 }
@@ -205,7 +205,7 @@ pub(super) fn head(beginning: &Beginning) -> Result<Vec<u8>, Closed> {
     Ok(head)
 }
 
-/// Says for which trigger a snapshot that begins at `time` is written: the arguments of its event `trigger`, and its time.
+/// Records which trigger caused a snapshot that begins at `time`: the arguments and the time of its event `trigger`.
 pub(super) fn snapshot_info(
     time: Nanos,
     recorder: ThreadName,
@@ -236,12 +236,12 @@ fn stack_info(wanted: &Wanted) -> Vec<Arg<'static>> {
 impl Beginning {
     /// The head of a file of this recording that begins at `time`.
     pub(super) fn head_at(&self, time: Nanos) -> Vec<u8> {
-        // It holds no name of fxtrec's making that could be refused.
+        // It contains only valid names, since fxtrec itself chose them.
         head(&Beginning { time, ..self.clone() }).unwrap_or_default()
     }
 }
 
-/// What is known when a trace ends.
+/// The known facts when a trace ends.
 #[derive(Clone, Debug)]
 pub(super) struct Ending {
     pub(super) stats: Stats,
@@ -252,7 +252,7 @@ pub(super) struct Ending {
     pub(super) causes: Vec<LossCause>,
 }
 
-/// The counts of what was recorded in addition to the scheduler.
+/// The counts of events that were recorded in addition to the scheduler's.
 fn probe_stats(stats: &Stats) -> [Arg<'static>; 8] {
     let counts = &stats.probes;
     [
@@ -267,7 +267,7 @@ fn probe_stats(stats: &Stats) -> [Arg<'static>; 8] {
     ]
 }
 
-/// One cause of losses, with its words for people.
+/// One cause of losses, with a description for people.
 fn loss_cause<'a>(cause: &LossCause, text: &'a str) -> [Arg<'a>; 6] {
     let nanos = |duration: Duration| u64::try_from(duration.as_nanos()).unwrap_or(u64::MAX);
     [
@@ -280,7 +280,7 @@ fn loss_cause<'a>(cause: &LossCause, text: &'a str) -> [Arg<'a>; 6] {
     ]
 }
 
-/// What the host took from a CPU.
+/// The time that the host took from a CPU.
 fn host_steal(cpu: Cpu, stolen: Nanos, during: Nanos) -> [Arg<'static>; 3] {
     [
         Arg::new(strings::CPU, Value::Uint32(cpu.0)),
@@ -289,7 +289,7 @@ fn host_steal(cpu: Cpu, stolen: Nanos, during: Nanos) -> [Arg<'static>; 3] {
     ]
 }
 
-/// For how long a quota stopped a cgroup.
+/// How long a quota stopped a cgroup.
 fn quota_stat<'a>(path: &'a str, counts: &QuotaCounts, during: Nanos) -> [Arg<'a>; 5] {
     [
         Arg::new(strings::CGROUP, Value::Str(Text::Inline(path))),
@@ -322,7 +322,8 @@ fn loss_stats(stats: &Stats, source: &SourceStats) -> Vec<Arg<'static>> {
     args
 }
 
-/// The event `trace_stats`, which ends the trace. `bytes` is the length of the trace up to it, and `left_out` what it had no room for.
+/// The event `trace_stats`, which ends the trace. `bytes` is the length of the trace up to this event, and `left_out` counts data for which
+/// there was no room in the trace.
 pub(super) fn tail(
     ending: &Ending,
     growth: &Growth,

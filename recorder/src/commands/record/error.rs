@@ -19,19 +19,19 @@ use crate::units::Pid;
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum RecordError {
-    /// The arguments make no plan.
+    /// The arguments contradict each other or cannot be used here.
     #[error(transparent)]
     Plan(#[from] PlanError),
-    /// The kernel refused what a recording needs.
+    /// The kernel refused something that a recording needs.
     #[error(transparent)]
     Refused(#[from] Refusal),
-    /// Something other than the scheduler cannot be recorded.
+    /// A non-scheduler event cannot be recorded.
     #[error(transparent)]
     Extra(#[from] ExtraError),
     /// The CPUs cannot be listed.
     #[error(transparent)]
     Cpus(#[from] CpusError),
-    /// The tracepoints are of no known shape.
+    /// The format of the tracepoints is unknown.
     #[error(transparent)]
     Layout(#[from] LayoutError),
     /// The running processes cannot be listed.
@@ -40,7 +40,7 @@ pub enum RecordError {
     /// COMMAND could not be run.
     #[error(transparent)]
     Launch(#[from] LaunchError),
-    /// A process that was to be recorded is not there.
+    /// A process that should be recorded does not exist.
     #[error("cannot record process {0}: it does not exist")]
     NoProcess(u32),
     /// The trace could not be written.
@@ -53,22 +53,22 @@ pub enum RecordError {
         /// What it lacks.
         unsaved: Unsaved,
     },
-    /// A file that was written is not there, or was not written at all.
+    /// An output file was removed, or was never written.
     #[error("{0}")]
     Missing(String),
-    /// The buffer was asked to be of a size that cannot be.
+    /// The requested buffer size is impossible.
     #[error("--buffer-size: {0}")]
     Buffer(#[from] fxt_writer::engine::ConfigError),
     /// The gates cannot be judged.
     #[error(transparent)]
     Gates(#[from] GatesError),
-    /// A system call that never fails did.
+    /// A system call failed that normally cannot fail.
     #[error("cannot {doing}: {source}{remedy}", remedy = limits::remedy_or("", source))]
     System { doing: &'static str, source: io::Error },
 }
 
 impl RecordError {
-    /// What [`RecordError::System`] needs in addition to the error.
+    /// Additional information in [`RecordError::System`].
     pub(super) fn while_doing(doing: &'static str) -> impl FnOnce(io::Error) -> RecordError {
         move |source| RecordError::System { doing, source }
     }
@@ -107,7 +107,7 @@ impl RecordError {
         RecordError::Refused(Refusal { remedy, ..refusal })
     }
 
-    /// What to type to try again with more rights, if that is possible for an ordinary user.
+    /// A command that retries with more rights, if an ordinary user can get them.
     pub fn with_sudo(&self) -> Option<String> {
         let RecordError::Refused(refusal) = self else { return None };
         let helps = refusal.remedy.contains("sudo") && !nix::unistd::geteuid().is_root();
@@ -155,7 +155,10 @@ mod tests {
         nobodys.kill().and_then(|()| nobodys.wait()).expect("it ends");
         let command = format!("fxtrec ctl start --foreground --pid {} -o FILE", pid.0);
         assert!(own.contains(&format!("your own processes: {command}")), "{own}");
-        assert!(others.contains("is another user's") && others.contains(&command), "{others}");
+        assert!(
+            others.contains("belongs to another user") && others.contains(&command),
+            "{others}"
+        );
         assert_eq!([&without, &root], ["call\ncause\nremedy"; 2]);
         let all = |has_command| {
             let [call, cause, remedy] = ["call", "cause", "remedy"].map(str::to_owned);

@@ -25,10 +25,10 @@ pub(super) struct Live {
 }
 
 impl Live {
-    /// The line, if it is to be shown.
+    /// The line, if it is shown.
     ///
-    /// The line would mix with the output of a COMMAND on the terminal. So with a COMMAND it is drawn only if COMMAND's
-    /// standard output goes elsewhere, or on request.
+    /// The line would interleave with the output of a COMMAND on the terminal. So with a COMMAND it is drawn only if COMMAND's standard
+    /// output is not a terminal, or on request.
     pub(super) fn new(when: cli::Progress, with_command: bool) -> Option<Live> {
         let terminal = Terminal::of_stderr();
         let wanted = match when {

@@ -85,21 +85,21 @@ use crate::sink::{self, IsPiece, Opened, Target};
 use crate::units::Pid;
 use crate::units::glob::{self, Pattern};
 
-/// If a signal that requests the end was not read for this long, the main thread waits for something that may never happen. fxtrec waits
-/// just as long for COMMAND after the second signal.
+/// If a signal that requests the end was not read for this long, the main thread may be blocked forever. fxtrec waits just as long for
+/// COMMAND after the second signal.
 const PATIENCE: Duration = Duration::from_secs(3);
 
-/// Records what the arguments request. Returns the status to exit with when nothing of fxtrec failed: COMMAND's.
+/// Records what the arguments request. Returns the status to exit with if fxtrec itself did not fail: COMMAND's.
 ///
-/// Must be called before the process has a second thread. Messages go to `err`.
+/// Must be called before the process starts a second thread. Messages are written to `err`.
 ///
 /// # Errors
-/// [`RecordError`], which knows the status to exit with. A trace that was begun is finished as far as possible.
+/// [`RecordError`], which knows the status to exit with. A trace that was started is completed as far as possible.
 pub fn run(args: RecordArgs, err: &mut dyn Write) -> Result<u8, RecordError> {
     run_on(&RunningKernel, args, err)
 }
 
-/// The same if the source `bpf` gets its events from a simulated kernel, as in the benchmarks of machines with many CPUs.
+/// The same, but if the source is `bpf`, it gets its events from a simulated kernel, as in the benchmarks of machines with many CPUs.
 ///
 /// # Errors
 /// As of [`run`].
@@ -110,14 +110,14 @@ pub fn run_on(
 ) -> Result<u8, RecordError> {
     let mut output = None;
     let result = record(kernel, args, &mut output, err);
-    // Nothing more is read from it.
+    // No more data is read from it.
     if let Some(Err(error)) = output.map(|output| output.hand_over()) {
         say(err, format_args!("the output still belongs to root: {error}"));
     }
     result
 }
 
-/// Records, and judges what was recorded. `kept` gets the output's file, if it is one.
+/// Records, and evaluates the gates. `kept` receives the output file, if there is one.
 fn record(
     kernel: &dyn EventKernel,
     args: RecordArgs,
@@ -128,16 +128,15 @@ fn record(
     let mut plan = Plan::new(args)?;
     let gates = Gates::prepare_for(&gate_args, &plan.output)?;
     let signals = Signals::catch_stops_too().map_err(RecordError::while_doing("catch signals"))?;
-    // Whatever this thread waits for from now on, such as a terminal that was stopped or a COMMAND on a file system that does not answer, a
-    // signal ends the wait.
+    // From here on, a signal ends any wait of this thread, such as on a stopped terminal or for a COMMAND on a file system that hangs.
     let guard = Guard::start(&signals, PATIENCE, EXIT_FAILURE);
     let guard =
         guard.map_err(RecordError::while_doing("start the thread that watches for signals"))?;
     let facts = Facts::gather(&Linux);
     let inherited_limits = limits::Inherited::now();
-    // Stacks come first. Each source raises it for its CPUs.
+    // Stacks come first. Each source raises it as its CPUs require.
     limits::raise_open_files(0);
-    // Declared before the source, so that its definitions are dropped after their users.
+    // Declared before the source, so that its definitions are dropped after the events that use them.
     let bpf = kernel.bpf();
     let may_use_bpf = matches!(plan.source, SourceChoice::Auto | SourceChoice::Bpf);
     let extras = Extras::new(&Linux, may_use_bpf.then_some(&*bpf), &plan)?;
@@ -170,7 +169,7 @@ fn record(
         let text = "stacks of short-lived programs may lack names: cannot follow loaded code";
         say(err, format_args!("{text}: {error}"));
     }
-    // All of it is filled before any of it is used again.
+    // All of it is filled before any of it is reused.
     let memory = (plan.mode == Mode::Circular).then(|| TraceMemory::new(plan.buffer_bytes));
     let memory =
         memory.transpose().map_err(RecordError::while_doing("reserve the trace buffer"))?;
@@ -180,14 +179,14 @@ fn record(
     if let Some(stacks) = &mut stacks {
         stacks.prepare().map_err(refused)?;
     }
-    // Before there are events, since it takes long.
+    // This precedes any events, since it takes long.
     let symbols = match (source.kind(), &stacks) {
         (SourceKind::Bpf, _) | (_, Some(_)) => KernelSymbols::read(&Linux),
         (_, None) => KernelSymbols::default(),
     };
     source.enable().map_err(explain)?;
     if let Some(stacks) = &mut stacks {
-        // After the source, so that a switch comes before the stack that goes with it.
+        // Created after the source, so that a switch precedes the stack that belongs to it.
         stacks.attach(source.notes_waits()).map_err(refused)?;
     }
     let silent = source.find_silent().map_err(explain)?;
@@ -196,7 +195,7 @@ fn record(
         // Cgroups are everybody's.
         Some(_) => Watches::of_host(),
     };
-    // The disturbance that all of this has caused is over, and is not in the trace.
+    // The disturbance of the setup is over, and is not in the trace.
     let time = source.begin();
     let inherited = signals.inherited();
     let mut launch = plan.launch.clone();
@@ -215,7 +214,7 @@ fn record(
         let wanted: Vec<Pid> = pids.iter().copied().chain(command).collect();
         source.narrow(&wanted);
     }
-    // Before that, COMMAND's process waits for fxtrec.
+    // Up to this point, COMMAND's process waits for fxtrec.
     let from = stacks.as_ref().and_then(StackSource::from).filter(|_| by_default && held.is_some());
     if let Some(from) = &from {
         from.store(u64::MAX, Ordering::Relaxed);
@@ -267,12 +266,12 @@ fn record(
     }
     let unrecorded = [
         ("locks", causes.futex, "that needs the source bpf, and Linux 5.15 on x86-64 or arm64"),
-        ("locks of the kernel", causes.kernel_lock, "that needs Linux 5.19"),
+        ("kernel locks", causes.kernel_lock, "that needs Linux 5.19"),
     ];
     for (which, _, why) in unrecorded.into_iter().filter(|it| plan.locks && !it.1) {
         say(err, format_args!("{which} are not recorded: {why} (docs/reference/locks.md)"));
     }
-    // The report says what this kernel does not provide to the default source.
+    // The report lists the facts that this kernel does not provide to the default source.
     let lacking = match source.kind() {
         SourceKind::Bpf => Vec::new(),
         _ => causes.lacking(),
@@ -347,7 +346,7 @@ fn record(
     if let Some(error) = owner_error {
         say(err, format_args!("the output still belongs to root: {error}"));
     }
-    // A COMMAND may have something of its own to say there.
+    // COMMAND may send its own notifications there.
     if child.is_none()
         && let Err(error) = notify::tell(&Notice::Ready)
     {
@@ -365,7 +364,7 @@ fn record(
     if cut_short && gates.is_none() {
         return Ok(if code == 0 { EXIT_FAILURE } else { code });
     }
-    // COMMAND's own failure is the one to look at first.
+    // COMMAND's own failure takes precedence.
     match failure {
         Some(error) if code == 0 => return Err(error),
         Some(error) => {
@@ -394,11 +393,12 @@ fn record(
     }
 }
 
-/// When the output is given to the user who called sudo. If COMMAND runs as that user, it could change the file before it is read back.
+/// The time at which the output is given to the user who called sudo. If COMMAND runs as that user, it could change the file before fxtrec
+/// reads it back.
 fn given(plan: &Plan, owner: Option<Owner>) -> Given {
     let user = plan.launch.as_ref().and_then(|launch| launch.user.as_ref());
     let is_commands = owner.zip(user).is_some_and(|(owner, user)| owner.uid == user.uid);
-    // A divided recording is not read back.
+    // A recording in several files is not read again.
     match is_commands && plan.flight.rotate.is_none() {
         true => Given::AtLast,
         false => Given::AtOnce,
@@ -418,7 +418,7 @@ fn watch(plan: &Plan) -> Result<(Vec<OwnedFd>, Vec<Pid>), RecordError> {
             Err(error) if matches!(error.raw_os_error(), Some(libc::ESRCH | libc::EINVAL)) => {
                 absent.push(*pid);
             }
-            // Without it the recording ends by Ctrl-C or -d.
+            // Without them, the recording ends by Ctrl-C or -d.
             Err(_) => {}
         }
     }
@@ -433,7 +433,7 @@ fn any_cgroup_matches(globs: &[Pattern]) -> bool {
     paths.values().any(|path| glob::chooses_cgroup(globs, path))
 }
 
-/// Everything that `/proc` knows, with what is to be recorded marked.
+/// All processes in `/proc`, with those to record marked.
 fn known_threads(
     plan: &Plan,
     facts: &Facts,
@@ -462,7 +462,7 @@ fn known_threads(
     } else if let Some(command) =
         command.filter(|_| plan.scope == Filter::Machine && plan.trace_points.in_scope_only)
     {
-        // Switches are everybody's, probes only those of COMMAND's processes.
+        // Switches of all threads are recorded, probes only for COMMAND's processes.
         threads.include(LocalId(command));
     }
     Ok(threads)
@@ -480,7 +480,7 @@ fn scope_name(plan: &Plan) -> &'static str {
     }
 }
 
-/// The metrics that triggers are on and that the recording will not have.
+/// The metrics that triggers test and that the recording will not have.
 fn unrecorded_metrics(triggers: &[Trigger], causes: Causes) -> Vec<Metric> {
     let lacking = causes.lacking();
     let lacks = |trigger: &Trigger| match trigger.what {
@@ -490,7 +490,7 @@ fn unrecorded_metrics(triggers: &[Trigger], causes: Causes) -> Vec<Metric> {
     triggers.iter().filter_map(lacks).collect()
 }
 
-/// Whether a daemon runs that this user may ask.
+/// Whether a daemon runs that this user may use.
 fn has_daemon() -> bool {
     UnixStream::connect(control_socket(Path::new(RUNTIME_DIR))).is_ok()
 }

@@ -1,8 +1,8 @@
 //! How long the capture thread sleeps when nothing wakes it.
 //!
 //! The kernel wakes it when a ring has filled to its watermark, so under load the
-//! kernel sets the pace. This module sets how long a few events may stay in the
-//! rings of a quiet machine. Every look costs: it wakes the machine, and the
+//! kernel sets the pace. This module determines how long a few events may stay in the
+//! rings of a quiet machine. Every read has a cost: it wakes the machine, and the
 //! recorder's own switches are again events to be written.
 //!
 //! ```text
@@ -10,10 +10,10 @@
 //!   sleep after it, ms            100    200    400    400    400    100
 //! ```
 //!
-//! On a machine with many CPUs, all rings together may exceed the reading CPU's caches before any of them reaches its watermark. So the
-//! sleep gets shorter until a look yields about [`AT_ONCE`] events.
+//! On a machine with many CPUs, the rings together may exceed the reading CPU's caches before any of them reaches its watermark. So the
+//! sleep gets shorter until a read yields about [`AT_ONCE`] events.
 //!
-//! A killed recorder loses the events in flight, which should be less than a second's:
+//! A killed recorder loses the events in flight, which should span less than a second:
 //!
 //! ```text
 //!   held back for other CPUs + asleep + in a buffer that is not full + in the compressor
@@ -22,28 +22,28 @@
 
 use std::time::{Duration, Instant};
 
-/// The sleep while there is something to record, which bounds the output's delay.
+/// The sleep while there are events to record, which bounds the output's delay.
 const BUSY: Duration = Duration::from_millis(100);
 
-/// The shortest: each look is a wake-up, and goes through the rings of all CPUs.
+/// The shortest sleep: each read is a wake-up, and visits the rings of all CPUs.
 const SHORTEST: Duration = Duration::from_millis(2);
 
-/// The target number of events in one look: in rings, queues and the output's buffer, they fit into a cache of some MiB.
+/// The target number of events per read: in rings, queues and the output's buffer, they fit into a cache of a few MiB.
 const AT_ONCE: u64 = 64 * 1024;
 
-/// The longest sleep, and so the longest delay of the last events before a quiet period in a live trace.
+/// The longest sleep, which is also the longest delay of the last events before a quiet period in a live trace.
 const QUIET: Duration = Duration::from_millis(400);
 
-/// With more CPUs, the sleep is never that long.
+/// With more CPUs, the sleep never gets that long.
 const PATIENT_CPUS: usize = 64;
 
-/// Fewer events than this since the last look are the activity of an idle machine.
+/// Fewer events than this since the last read count as the activity of an idle machine.
 const FEW: u64 = 400;
 
 /// How often a partly filled buffer is handed over.
 const HANDOVER: Duration = Duration::from_millis(200);
 
-/// A buffer is also handed over with the records of this many events: then they are still in the CPU's cache for the drain thread, and so
+/// A buffer is also handed over after the records of this many events: then they are still in the CPU's cache for the drain thread, and so
 /// is the buffer's first part when it is reused. If the output is slow, the rest of the buffer is filled.
 const MANY: u64 = 8 * 1024;
 
@@ -60,8 +60,8 @@ impl Handover {
         Handover { last: now, events: 0 }
     }
 
-    /// Hands over if it is time to, after a round with this many `events`. `flush` says whether it did: it does not as long as the buffer
-    /// before is being written, and then the next round tries again.
+    /// Hands over if it is time to, after a round with this many `events`. `flush` returns whether it did: it refuses while the previous
+    /// buffer is being written, and then the next round tries again.
     pub(super) fn after_round(&mut self, now: Instant, events: u64, flush: impl FnOnce() -> bool) {
         self.events += events;
         let due = self.events >= MANY || now.duration_since(self.last) >= HANDOVER;
@@ -75,14 +75,14 @@ impl Handover {
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Pace {
     sleep: Duration,
-    /// Events up to the last look.
+    /// Number of events up to the last read.
     seen: u64,
     longest: Duration,
 }
 
 impl Pace {
     /// Begins busy. Sleeps do not get longer if `attentive`, since a request may come at any time, or on a machine with many `cpus`, where
-    /// the first 400 ms of load may be millions of events without any ring reaching its watermark.
+    /// the first 400 ms of load may be millions of events although no ring reaches its watermark.
     pub(super) fn new(attentive: bool, cpus: usize) -> Pace {
         let is_patient = !attentive && cpus <= PATIENT_CPUS;
         Pace { sleep: BUSY, seen: 0, longest: if is_patient { QUIET } else { BUSY } }

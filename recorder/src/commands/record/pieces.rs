@@ -1,8 +1,8 @@
-//! Long recordings in several files, each of which stands alone.
+//! Divides long recordings into several files, each of which can be read alone.
 //!
-//! When a file has its size or its time, the capture thread ends it between two rounds of events: what is open in it is closed, and
-//! everything that the engine holds goes into it. The next file begins with a head, all names, and the current state of the machine, so
-//! each file can be read without the other, and each event is in exactly one of them.
+//! When a file reaches its size or its time, the capture thread ends it between two rounds of events: it closes everything that is open in
+//! the file, and the whole content of the engine is written to it. The next file begins with a head, all names, and the current state of
+//! the machine, so each file can be read without the others, and each event is in exactly one of them.
 //!
 //! ```text
 //!  capture   round | turn: close, hand over, begin | round | round | round | round
@@ -12,17 +12,18 @@
 //! ```
 //!
 //! The capture thread waits only until one of the engine's buffers is free, as it always does. It continues with the next file's records
-//! while others end the previous one, and the drain thread keeps these until the next is open. Functions of stacks are looked up before the
-//! file is due, because that may take long. A file that is divided by time waits for them.
+//! while other threads complete the previous file; the drain thread holds the new records until the next file is open. Functions of stacks
+//! are looked up before the file is complete, because that may take long. A file that is divided by time waits for them.
 //!
-//! A file that is divided by size does not, and never gets larger than that size. It is due when all that will be in it has come to its size:
+//! A file that is divided by size does not wait, and never exceeds that size. It is complete when its expected content has reached the
+//! size:
 //!
 //! ```text
 //!   on disk | in the compressor, in the engine | one more round | explanation of stacks | tail
 //!   exact   | as if nothing would compress it  | the largest    | as in the file before |
 //! ```
 //!
-//! The drain leaves out what does not fit of the explanation, names last.
+//! The drain thread leaves out stack information that does not fit, names last.
 
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -46,10 +47,10 @@ use crate::sink::{self, Compression, Opened, Sink, SinkError, Totals};
 /// The files of a recording.
 #[derive(Debug)]
 pub(super) struct Series {
-    /// The output that they are named after. All of them are created in its directory, wherever that is by now.
+    /// The output that they are named after. All of them are created in its directory, even if the directory has been moved.
     place: Place,
     compression: Compression,
-    /// The size of each, if they are divided by size.
+    /// The maximum size of each file, if files are divided by size.
     size: Option<u64>,
     retained: Arc<Retained>,
     named: Mutex<Named>,
@@ -59,19 +60,18 @@ pub(super) struct Series {
 struct Named {
     /// The number of the first one.
     first: u32,
-    /// The number of the one that is written.
+    /// The number of the file that is being written.
     number: u32,
-    /// Keeps other recorders from the one that is written, also while the next is made.
+    /// Protects the file that is being written from other recorders, also while the next is created.
     hold: Option<Arc<Hold>>,
-    /// How many were no longer in place when they were complete.
+    /// How many files were removed or moved before they were complete.
     missing: u64,
-    /// What went wrong without ending the recording.
+    /// Problems that did not end the recording.
     warnings: Vec<String>,
 }
 
 impl Series {
-    /// Nothing but the first file at `place`, which is being written, and of which this is the `hold`; and what earlier runs
-    /// have left.
+    /// At first, the series has only the file at `place`, which is being written and which `hold` holds, and the files of earlier runs.
     pub(super) fn new(
         (place, compression): (Place, Compression),
         rotate: Rotate,
@@ -87,7 +87,7 @@ impl Series {
         Series { place, compression, size, retained, named: Mutex::new(named) }
     }
 
-    /// The size that each file has at most, if that is what divides them.
+    /// The maximum size of each file, if files are divided by size.
     pub(super) fn size(&self) -> Option<u64> {
         self.size
     }
@@ -96,16 +96,16 @@ impl Series {
         self.named.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Removes what earlier runs have left beyond the bounds.
+    /// Removes files of earlier runs beyond the limits.
     pub(super) fn trim(&self) {
-        // Not in one go: another thread takes one lock while it has the other.
+        // This is not one statement, because another thread takes these locks in the other order.
         let trimmed = self.retained.files().trim(self.size.unwrap_or(0));
         if let Err(error) = trimmed {
             self.named().warnings.push(error.to_string());
         }
     }
 
-    /// The file that is written is complete: removes old ones, and opens the next.
+    /// The current file is complete: removes old ones, and opens the next.
     fn next(&self, complete: Totals) -> Result<Box<dyn Sink>, SinkError> {
         let mut named = self.named();
         let path = piece_path(self.place.path(), named.number);
@@ -124,12 +124,12 @@ impl Series {
         let room = Some(self.retained.clone() as _);
         let Opened { sink, hold, .. } =
             sink::open_at(&place, self.compression, Given::AtOnce, room)?;
-        // The earlier one is released when this one exists.
+        // The earlier file is released when the new one exists.
         named.hold = hold;
         Ok(sink)
     }
 
-    /// What happened to the files: the last number, how many were removed, what went wrong.
+    /// The last number, how many files were removed, and the errors.
     pub(super) fn outcome(&self) -> SeriesOutcome {
         let mut named = self.named();
         let whereabouts =
@@ -149,7 +149,7 @@ fn is_elsewhere(hold: &Hold) -> bool {
     hold.whereabouts() != Whereabouts::InPlace
 }
 
-/// What happened to the files of a recording.
+/// The fate of the files of a recording.
 #[derive(Debug)]
 pub(super) struct SeriesOutcome {
     /// The last one.
@@ -157,74 +157,74 @@ pub(super) struct SeriesOutcome {
     pub(super) files: u32,
     /// Number removed to stay within limits: files of this run, and of earlier runs.
     pub(super) removed: Removed,
-    /// How many others removed or moved before they were complete.
+    /// How many files other processes removed or moved before they were complete.
     pub(super) missing: u64,
-    /// What happened to the last one's name.
+    /// The state of the last file's name.
     pub(super) whereabouts: Whereabouts,
-    /// What went wrong without ending the recording.
+    /// Problems that did not end the recording.
     pub(super) warnings: Vec<String>,
 }
 
-/// What the capture thread needs to divide its output.
+/// The data that the capture thread needs to divide its output.
 #[derive(Debug)]
 pub(super) struct Pieces {
     pub(super) beginning: Arc<Beginning>,
     pub(super) rotate: Rotate,
     pub(super) series: Arc<Series>,
     pub(super) written: Arc<Written>,
-    /// When the file that is written was begun.
+    /// When the current file was begun.
     pub(super) begun: Instant,
     pub(super) stage: Stage,
     pub(super) sizes: Sizes,
 }
 
-/// What is known about the size of the file that is being written.
+/// The known and expected size of the current file.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Sizes {
-    /// The size that it will have if it ends after the next round.
+    /// The size if the file ends after the next round.
     expected: u64,
-    /// How much more than it will have if it ends now it may have.
+    /// How much larger this is than if the file ended now.
     room: u64,
     /// Its maximum size now, and after the previous round.
     now: u64,
     before: u64,
-    /// The most that a round has added.
+    /// The largest growth in one round.
     round: u64,
 }
 
-/// A round is expected to add no more than this part of a file. The next one has all of a round that adds more.
+/// A round is expected to add at most this part of a file. If a round adds more, all of that is written to the next file.
 const ROUND_PART: u64 = 4;
 
-/// How much of a file the events of a round may be, what one of them takes, in bytes, and how many there may be in any case.
+/// Limits for the events of a round: their part of a file, the size of an event in bytes, and a number that is always permitted.
 const EVENTS_PART: u64 = 32;
 const EVENT_BYTES: u64 = 64;
 const LEAST_EVENTS: u64 = 512;
 
-/// The stacks of a round may take up this part of a file, and in any case this many bytes.
+/// The stacks of a round may take up this part of a file, and always this many bytes.
 const STACKS_PART: u64 = 32;
 const LEAST_STACKS: u64 = 64 * 1024;
 
-/// What is left in the rings at the end is written to a separate file if the last one has reached this part of its size.
+/// The rest of the rings at the end is written to a separate file if the last one has reached this part of its size.
 const REST_PART: u64 = 4;
 
-/// The part of a file that the explanation of its stacks may take.
+/// The part of a file that the records that explain its stacks may take.
 const EXPLANATION_PART: u64 = 2;
 
-/// What an explanation takes of the output, in percent of the estimate, before there was one.
+/// The initial estimate of their size, in percent of the output.
 const PLAIN_PERCENT: u64 = 100;
 const PACKED_PERCENT: u64 = 40;
 
 /// Expected size of the next explanation, in percent of the last one.
 const MARGIN_PERCENT: u64 = 130;
 
-/// The action at the end of a file.
+/// What to do at the end of a file.
 #[derive(Debug)]
 pub(super) enum Stage {
-    /// Nothing: it is not due.
+    /// Nothing yet.
     Inside,
-    /// It will soon be due, and the stacks that it has to explain are being processed, or have been.
+    /// The file will end soon, and its stacks are being processed, or have been.
     Ahead { answered: bool },
-    /// The file before this one is being ended, and this one opened.
+    /// The previous file is being completed, and this one opened.
     Opening(Receiver<()>),
 }
 
@@ -233,14 +233,14 @@ const SOON: Duration = Duration::from_micros(500);
 pub(super) const LOOK: Duration = Duration::from_millis(5);
 
 impl Pieces {
-    /// Finds out which size the file would have if it ended now.
+    /// Computes the size that the file would have if it ended now.
     fn measure(&mut self, engine: &Engine, stacks: Option<&Stacks>) {
         let Rotate::Size(limit) = self.rotate else { return };
         let Sizes { expected, room, now, before, round } = &mut self.sizes;
-        // The content of the engine is counted first: what it hands over in between is counted twice rather than left out.
+        // The content of the engine is counted first, so that data handed over in between is counted twice rather than left out.
         let unsaved = engine.unsaved_bytes() as u64;
         *before = std::mem::replace(now, self.written.piece_bytes_at_most() + unsaved);
-        // The first round has the head as well.
+        // The first round also contains the head.
         if *before > 0 {
             *round = (*round).max(now.saturating_sub(*before));
         }
@@ -262,13 +262,13 @@ impl Pieces {
 
     fn is_due(&self) -> bool {
         match self.rotate {
-            // There are events of at least one round in it.
+            // The file contains the events of at least one round.
             Rotate::Size(size) => self.sizes.expected >= size.bytes() && self.sizes.before > 0,
             Rotate::Time(time) => self.begun.elapsed() >= time.duration(),
         }
     }
 
-    /// Whether it is time to look into stacks.
+    /// Whether it is time to process stacks.
     fn is_soon_due(&self) -> bool {
         match self.rotate {
             Rotate::Size(size) => self.sizes.expected >= size.bytes() / 2,
@@ -276,7 +276,7 @@ impl Pieces {
         }
     }
 
-    /// Whether looking into stacks takes too long.
+    /// Whether processing stacks takes too long.
     fn is_nearly_due(&self) -> bool {
         match self.rotate {
             Rotate::Size(size) => self.sizes.expected >= size.bytes() / 8 * 7,
@@ -310,10 +310,10 @@ impl Pieces {
         is_asked && matches!(self.rotate, Rotate::Time(_))
     }
 
-    /// Whether the file before is still being ended.
+    /// Whether the previous file is still being completed.
     fn is_opening(&mut self) -> bool {
         if let Stage::Opening(opened) = &self.stage
-            // It is over too when the drain is.
+            // It is also complete when the drain thread has ended.
             && opened.try_recv() != Err(TryRecvError::Empty)
         {
             self.stage = Stage::Inside;
@@ -321,10 +321,10 @@ impl Pieces {
         matches!(self.stage, Stage::Opening(_))
     }
 
-    /// After a round of events: continues in the next file, if it is time to. Does not wait for the file before.
+    /// After a round of events: continues in the next file, if it is time to. Does not wait for the previous file.
     ///
     /// # Errors
-    /// [`Closed`] when the trace takes no more records.
+    /// [`Closed`] when the trace accepts no more records.
     pub(super) fn after_round(
         &mut self,
         round: Round<'_>,
@@ -389,7 +389,7 @@ impl Pieces {
         self.stage = Stage::Opening(rotated);
         self.begun = Instant::now();
         self.sizes = Sizes { round: self.sizes.round / 2, ..Sizes::default() };
-        // One free buffer is enough. Both are when the drain thread has got there, or is gone.
+        // One free buffer is enough. Both are free when the drain thread has reached this point, or has ended.
         while engine.start(BufferDisposition::Retain).is_err() {
             if is_reached.recv_timeout(SOON) != Err(RecvTimeoutError::Timeout) {
                 return engine.start(BufferDisposition::Retain).map_err(|_| Closed);
@@ -401,7 +401,7 @@ impl Pieces {
     /// Before the rest in the rings: continues in the next file, if this one has little room.
     ///
     /// # Errors
-    /// [`Closed`] when the trace takes no more records.
+    /// [`Closed`] when the trace accepts no more records.
     pub(super) fn before_rest(
         &mut self,
         round: Round<'_>,
@@ -417,8 +417,8 @@ impl Pieces {
         Ok(())
     }
 
-    /// How long there is until the next look, if that is soon.
-    /// `has_stacks` says whether there were more stacks than there was room for.
+    /// The time until the next check, if that is soon.
+    /// `has_stacks` is whether there were more stacks than there was room for.
     pub(super) fn until_due(&self, has_stacks: bool) -> Option<Duration> {
         if has_stacks || matches!(self.stage, Stage::Ahead { answered: false }) {
             return Some(LOOK);
@@ -426,7 +426,7 @@ impl Pieces {
         let Rotate::Time(time) = self.rotate else { return None };
         let (spent, ahead) = (self.begun.elapsed(), ahead_of(time.duration()));
         let next = if spent < ahead { ahead } else { time.duration() };
-        // Also while one that takes longer than its time is being opened.
+        // This is also true while a file whose time is over is still being opened.
         Some(next.saturating_sub(spent).max(LOOK))
     }
 }

@@ -38,7 +38,7 @@ use crate::sink::{Sink, SinkError, Totals, Unsaved};
 
 #[derive(Debug)]
 pub(super) struct Pipeline {
-    /// How far names of functions are.
+    /// The progress of naming functions.
     pub(super) named: Option<Named>,
     pub(super) progress: Arc<Progress>,
     pub(super) written: Arc<Written>,
@@ -52,7 +52,7 @@ pub(super) struct Pipeline {
     hold: Option<Arc<Hold>>,
 }
 
-/// The thread that writes snapshots, and the ways to and from it.
+/// The thread that writes snapshots, and the channels to and from it.
 #[derive(Debug)]
 struct SnapshotThread {
     asked: Sender<()>,
@@ -67,19 +67,19 @@ pub(super) struct Inputs {
     pub(super) extras: Extras,
     /// The program that reports where threads block, if requested.
     pub(super) stacks: Option<StackSource>,
-    /// The threads that are known when it begins.
+    /// The threads that exist when the recording begins.
     pub(super) threads: Threads,
     /// The kernel's symbols, if the source or stacks need them.
     pub(super) symbols: Arc<KernelSymbols>,
-    /// Applications that record themselves, if they may.
+    /// Applications that record their own events, if enabled.
     pub(super) invitation: Option<Invitation>,
-    /// The output's directory and name, if it has some: where its other files go.
+    /// The output's directory and name, if it has one: other files are written next to it.
     pub(super) place: Option<Place>,
-    /// Those other files, of earlier runs too.
+    /// Those other files, including those of earlier runs.
     pub(super) retained: Arc<Retained>,
-    /// The first file, kept from other recorders.
+    /// The first file, protected from other recorders.
     pub(super) hold: Option<Arc<Hold>>,
-    /// Where the trace goes in circular mode.
+    /// The file for the trace in circular mode.
     pub(super) memory: Option<TraceMemory>,
 }
 
@@ -92,17 +92,17 @@ pub(super) struct Finished {
     /// The data that the output did not accept.
     pub(super) unsaved: Unsaved,
     pub(super) duration: std::time::Duration,
-    /// The results of snapshots, if there could be any.
+    /// The results of snapshots, if snapshots are possible.
     pub(super) snapshots: Option<SnapshotCounts>,
-    /// What happened to the files of a recording that was divided.
+    /// The fate of the files of a recording that was divided.
     pub(super) series: Option<SeriesOutcome>,
-    /// What happened to the file's name while the file was written; to the last one's, if there are several.
+    /// The state of the file's name, or of the last file's name if there are several.
     pub(super) output: Whereabouts,
 }
 
 impl Pipeline {
-    /// Starts the threads. `attention` is stopped when one of them needs the main thread: the output failed, or there
-    /// is nothing more to record.
+    /// Starts the threads. `attention` is stopped when a thread needs the main thread: the output failed, or there is nothing more to
+    /// record.
     pub(super) fn start(
         plan: &Plan,
         inputs: Inputs,
@@ -148,7 +148,7 @@ impl Pipeline {
             false => (None, None),
         };
         let first = match circular {
-            // Nothing is written before the end, and then names come second.
+            // Nothing is written before the end, and names are written second.
             true => Ok(()),
             false => sink.write(&beginning.head_at(beginning.time)),
         };
@@ -180,7 +180,7 @@ impl Pipeline {
             Pieces { beginning, rotate, series, written, begun, stage, sizes }
         });
         let series = pieces.as_ref().map(|pieces| pieces.series.clone());
-        // Only this tells which threads wait for a CPU at the beginning of a piece.
+        // Only this shows which threads wait for a CPU at the beginning of a file.
         let ledger = pieces.as_ref().map(|_| Watch::only_ledger());
         if let Some(watch) = extras.watch.or(ledger) {
             encoder.watch_with(watch);
@@ -252,19 +252,19 @@ impl Pipeline {
         })
     }
 
-    /// Removes what earlier runs have left beyond the bounds of this one's series: now that it records.
+    /// Removes the files that earlier runs have left beyond this series' limits, once this run records.
     pub(super) fn trim(&self) {
         if let Some(series) = &self.series {
             series.trim();
         }
     }
 
-    /// Lets the capture thread stop the events, hand on what is left, and end.
+    /// Makes the capture thread stop the events, pass on the rest, and end.
     pub(super) fn stop(&self) {
         self.stop.stop();
     }
 
-    /// Asks for a snapshot; [`Pipeline::news`] will return the result. In circular mode only, with a file for output.
+    /// Requests a snapshot; [`Pipeline::news`] will return the result. Only in circular mode with an output file.
     pub(super) fn ask_snapshot(&self) {
         if let Some(snapshots) = &self.snapshots {
             // A capture thread that has ended writes no more snapshots.
@@ -277,7 +277,7 @@ impl Pipeline {
         self.snapshots.as_ref().map(|snapshots| &snapshots.bell)
     }
 
-    /// The news since this was last asked.
+    /// The news since the last call.
     pub(super) fn news(&self) -> impl Iterator<Item = News> {
         let snapshots = self.snapshots.as_ref();
         snapshots.into_iter().flat_map(|snapshots| {
@@ -314,12 +314,12 @@ impl Pipeline {
         let (ending, growth) = (&captured.ending, &captured.growth);
         let of_last = (sink.totals().record_bytes, left_out);
         let tail = describe::tail(ending, growth, self.recorder, of_last).unwrap_or_default();
-        // The result of the sink also contains the reason if it cannot be written.
+        // The sink's result also gives the reason if the trace cannot be written.
         let _ = sink.write(&tail);
         let totals = match sink.finish() {
             Ok(totals) => totals,
             Err(error) => {
-                // The drain may have learned only that an earlier step failed; the first error explains it.
+                // The drain thread may know only that an earlier step failed; the first error explains it.
                 if matches!(result, Ok(()) | Err(SinkError::AlreadyFailed)) {
                     result = Err(error);
                 }
@@ -340,14 +340,14 @@ impl Pipeline {
     }
 }
 
-/// What the capture thread needs in circular mode, and the thread that writes snapshots where they can be written.
+/// The data that the capture thread needs in circular mode, and the thread that writes snapshots, if they can be written.
 fn arm(
     plan: &Plan,
     (place, retained): (Option<Place>, &Arc<Retained>),
     beginning: &Arc<Beginning>,
 ) -> Result<(Flight, Option<SnapshotThread>), RecordError> {
     let (asked, asks) = crossbeam_channel::unbounded();
-    // One waits while one is written.
+    // One snapshot waits while another is written.
     let (to_snapshots, shots) = crossbeam_channel::bounded(1);
     let (tell, news) = crossbeam_channel::unbounded();
     let window = plan.flight.window;

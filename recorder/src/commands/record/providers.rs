@@ -1,4 +1,4 @@
-//! COMMAND and its children as trace providers: their own events go into the same trace.
+//! COMMAND and its children as trace providers: their own events are written to the same trace.
 //!
 //! ```text
 //!  before COMMAND    a socket at an address that only COMMAND is told
@@ -35,19 +35,19 @@ use crate::units::Nanos;
 use crate::units::text::{count, counted};
 use fxtrec_gates::{Lasting, Trigger, What};
 
-/// How long providers may take to hand over the rest.
+/// How long providers may take to hand over their remaining records.
 const STOP_TIMEOUT: Duration = Duration::from_secs(2);
 
 /// The number of providers that the summary names.
 const NAMES: usize = 4;
 
-/// The most bytes that may wait to be written; beyond that the manager waits, and providers drop and count records.
+/// The maximum number of bytes that may wait to be written; beyond that the manager waits, and providers drop and count records.
 const IN_FLIGHT_BYTES: usize = 32 * 1024 * 1024;
 
 /// The memory of a piece in addition to its records: mostly the channel that confirms its write.
 const PIECE_BYTES: usize = 1024;
 
-/// Before COMMAND runs: the socket.
+/// The state before COMMAND runs: the socket.
 #[derive(Debug)]
 pub(super) struct Invitation {
     listener: Listener,
@@ -91,7 +91,7 @@ impl Invitation {
     }
 }
 
-/// The spans that a trigger waits for, if it does.
+/// The spans that a trigger waits for, if any.
 fn span_limit((number, trigger): (usize, &Trigger)) -> Option<SpanLimit> {
     let What::Lasts { what: Lasting::Span(name), comparison, limit } = &trigger.what else {
         return None;
@@ -100,7 +100,7 @@ fn span_limit((number, trigger): (usize, &Trigger)) -> Option<SpanLimit> {
     Some(SpanLimit { trigger: number, name: name.clone(), comparison, limit })
 }
 
-/// While it is recorded: the manager.
+/// The state during the recording: the manager.
 #[derive(Debug)]
 pub(super) struct Providers {
     manager: Manager,
@@ -109,7 +109,7 @@ pub(super) struct Providers {
 }
 
 impl Providers {
-    /// Starts the manager and a session, whose records go to the drain thread.
+    /// Starts the manager and a session, whose records are passed to the drain thread.
     pub(super) fn start(invitation: Invitation, drain: Sender<Request>) -> io::Result<Providers> {
         let Invitation { listener, options, config } = invitation;
         let manager = Manager::spawn(listener, options, archive(drain.clone()))?;
@@ -124,33 +124,33 @@ impl Providers {
         self.manager.alerts().try_iter().map(Notice::Alert).chain(spans)
     }
 
-    /// Waits until all messages sent so far have been handled.
+    /// Waits until all messages that were sent so far have been handled.
     pub(super) fn settle(&self) {
-        // If the manager's thread is gone, no more messages come.
+        // If the manager's thread has ended, no more messages arrive.
         let _ = self.manager.settle();
     }
 
-    /// A copy of what they have recorded but not handed over; in circular mode, everything.
+    /// A copy of the records that they have not handed over; in circular mode, of all records.
     pub(super) fn sections(&self) -> Vec<Section> {
         self.manager.sections().unwrap_or_default()
     }
 
-    /// Rotates their records to another file: what is recorded by now goes to the drain thread, then `next`, then what
-    /// comes after `time`. Does not wait for that.
+    /// Continues their records in another file: everything that was recorded so far is passed to the drain thread, followed by `next`,
+    /// followed by the records after `time`. Does not wait for the result.
     pub(super) fn rotate(&self, time: Nanos, next: Request) {
         let next = Passed { drain: self.drain.clone(), request: Some(next) };
-        // If the manager is gone, dropping it has passed it on.
+        // If the manager has ended, dropping the request has already passed it on.
         let _ = self.manager.begin_rotate(time, move || drop(next));
     }
 
     /// Stops the session. When this returns, the drain thread has all pieces.
     pub(super) fn finish(self) -> Stopped {
         let circular = self.mode == Mode::Circular;
-        // So that a provider that has just come and gone is known, too.
+        // So that providers that connected only briefly are listed, too.
         self.settle();
-        // Only this stops it, so the only error is that its thread is gone; then there are no results.
+        // Only this call stops the manager, so the only error is that its thread has ended; then there are no results.
         let stopped = self.manager.stop(!circular, STOP_TIMEOUT).unwrap_or_default();
-        // The begins of open spans may have been overwritten.
+        // The begin records of open spans may have been overwritten.
         let until = past::deadline();
         for section in self.sections().iter().filter(|_| circular) {
             // If the drain thread is gone, so is the output.
@@ -160,7 +160,7 @@ impl Providers {
     }
 }
 
-/// A request that is sent to the drain thread, which waits for it, when this value is dropped.
+/// A request that dropping this value sends to the drain thread, which waits for it.
 struct Passed {
     drain: Sender<Request>,
     request: Option<Request>,
@@ -169,7 +169,7 @@ struct Passed {
 impl Drop for Passed {
     fn drop(&mut self) {
         if let Some(request) = self.request.take() {
-            // If the drain thread is gone, so is the output.
+            // If the drain thread has ended, so has the output.
             let _ = self.drain.send(request);
         }
     }
@@ -184,7 +184,7 @@ fn archive(drain: Sender<Request>) -> Archive {
         let takes = records.capacity() + PIECE_BYTES;
         bytes += takes;
         on_the_way.push_back((takes, is_written));
-        // If the drain thread is gone, the piece is lost and counts as written.
+        // If the drain thread has ended, the piece is lost and counts as written.
         let _ = drain.send(Request::Piece { records, written });
         on_the_way.retain(|(length, is_written)| {
             let waits = is_written.try_recv() == Err(TryRecvError::Empty);
@@ -236,7 +236,7 @@ fn stats_args(provider: &ProviderStatus) -> Vec<Arg<'_>> {
     args
 }
 
-/// The providers in a line, with the most active first: `2: app 1 234 records, db 77 records`. `None` when none came.
+/// One line about the providers, the most active first: `2: app 1 234 records, db 77 records`. `None` if there were no providers.
 pub(super) fn summary(stopped: &Stopped) -> Option<Line> {
     let mut by_name: Vec<(&str, u64)> = Vec::new();
     let mut dropped = 0_u64;

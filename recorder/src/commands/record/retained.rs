@@ -1,4 +1,4 @@
-//! The files of a series: which exist, which to keep, and which to remove on a full disk.
+//! The files of a series: which exist, which to keep, and which to remove when the disk is full.
 
 use std::path::Path;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};

@@ -1,4 +1,4 @@
-//! A round of events that the capture thread has finished; snapshots in circular mode and rotation work on it.
+//! A completed round of events of the capture thread, on which snapshots in circular mode and rotation operate.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -49,25 +49,25 @@ pub(super) struct Round<'a> {
     pub(super) providers: Option<&'a Providers>,
     /// The source of stacks, if they were requested.
     pub(super) stacks: Option<&'a mut Stacks>,
-    /// The time of its oldest event, or earlier.
+    /// The time of its oldest event, or an earlier time.
     pub(super) before: Nanos,
     /// None was younger.
     pub(super) ended: Nanos,
 }
 
-/// The recording, if it ended now.
+/// The description of the recording as if it ended now.
 pub(super) fn ending(encoder: &Encoder<BatchedLanes>, source: &dyn Source, ended: Nanos) -> Ending {
     Ending { stats: *encoder.stats(), source: source.stats(), ended, causes: Vec::new() }
 }
 
-/// The recording up to a file that is not its last.
+/// The description of the recording up to a file that is not its last.
 pub(super) fn interim(
     encoder: &Encoder<BatchedLanes>,
     source: &dyn Source,
     ended: Nanos,
 ) -> Ending {
     let mut ending = ending(encoder, source, ended);
-    // They include what is still in the rings.
+    // The counts include events that are still in the rings.
     ending.source.kernel_counts.clear();
     ending
 }

@@ -1,14 +1,14 @@
-//! Makes the capture thread a real-time thread under load, within bounds.
+//! Makes the capture thread a real-time thread under load, within limits.
 //!
-//! The highest priority of ordinary threads is not enough: CPU time is shared between sessions and cgroups before threads, and a quota
-//! stops all threads in it. A real-time thread of the lowest priority runs before all of these, and after every other real-time thread.
-//! That has two dangers, each with a bound:
+//! The highest priority of an ordinary thread is not enough: CPU time is divided among sessions and cgroups before threads, and a quota
+//! stops all threads in its cgroup. A real-time thread of the lowest priority runs before all of these, and after every other real-time
+//! thread. That has two dangers, each with a limit:
 //!
-//! - It could monopolize a CPU. In every 100 ms, it is a real-time thread for at most 50 ms of its own CPU time; for the
-//!   rest it is an ordinary one. A thread that merges for it gets the same priority, and both have 100 ms.
-//! - Other real-time threads could keep it from running, while the kernel reserves a part of each second for ordinary
-//!   threads. A watch thread checks it: if it has not completed a round for 300 ms, it becomes an ordinary one for ten
-//!   seconds, and for twice as long each time that happens.
+//! - It could monopolize a CPU. In every 100 ms, it is a real-time thread for at most 50 ms of its own CPU time, and an ordinary thread
+//!   otherwise. If a thread merges for it, both get the same priority, and share 100 ms.
+//! - Other real-time threads could keep it from running, while the kernel reserves a part of each second for ordinary threads. A watch
+//!   thread checks this: if the capture thread has not completed a round for 300 ms, it becomes an ordinary thread for ten seconds, and for
+//!   twice as long each further time.
 //!
 //! ```text
 //!   few events        many events ..................................... few events
@@ -35,21 +35,21 @@ const WINDOW: u64 = 100 * MS;
 /// CPU time as a real-time thread in each window.
 const BUDGET: u64 = 50 * MS;
 
-/// The number of events in a look that counts as load, and how long the load is assumed to last.
+/// The number of events in a round that counts as load, and how long the load is assumed to last.
 const MANY: u64 = 400;
 const BUSY_FOR: u64 = 1000 * MS;
 
-/// The longest time between its looks: under load it sleeps for at most 100 ms.
+/// The longest time between two rounds: under load it sleeps for at most 100 ms.
 const OVERDUE: u64 = 300 * MS;
 
 /// How often the watch thread checks.
 const TICK: Duration = Duration::from_millis(100);
 
-/// How long it is ordinary after it was overdue: at first, and at most.
+/// How long it stays an ordinary thread after it was overdue: the first time, and the maximum.
 const BAN: u64 = 10_000 * MS;
 const LONGEST_BAN: u64 = 320_000 * MS;
 
-/// Decides at each look whether the capture thread should be a real-time thread; independent of the kernel.
+/// Decides in each round whether the capture thread should be a real-time thread; independent of the kernel.
 #[derive(Debug)]
 struct Decision {
     busy_until: u64,
@@ -65,8 +65,8 @@ impl Decision {
         Decision { busy_until: 0, window: 0, running: 0, banned_until: 0, next_ban: BAN }
     }
 
-    /// Whether it should be a real-time thread after a look at `now` that yielded `events`, with `running` nanoseconds of
-    /// The CPU time so far of this many threads.
+    /// Whether the thread should be a real-time thread after a round at `now` that yielded `events`, with `running` nanoseconds of CPU time
+    /// used so far by this many threads.
     fn after_look(&mut self, now: u64, running: u64, events: u64, threads: u64) -> bool {
         if events >= MANY {
             self.busy_until = now + BUSY_FOR;
@@ -78,7 +78,7 @@ impl Decision {
         now < self.busy_until && now >= self.banned_until && within
     }
 
-    /// It was overdue while it was a real-time thread.
+    /// The thread was overdue while it was a real-time thread.
     fn ban(&mut self, now: u64) {
         self.banned_until = now + self.next_ban;
         self.next_ban = (self.next_ban * 2).min(LONGEST_BAN);
@@ -90,7 +90,7 @@ impl Decision {
 struct Shared {
     sys: Box<dyn Sys + Send + Sync>,
     thread: ThreadId,
-    /// The thread that merges for it, once there is one.
+    /// The thread that merges for it, if there is one.
     helper: OnceLock<ThreadId>,
     looked: AtomicU64,
     real_time: AtomicBool,
@@ -124,7 +124,7 @@ pub(super) struct RtPriority {
 }
 
 impl RtPriority {
-    /// For the calling thread, which must still be an ordinary one.
+    /// For the calling thread, which must still be an ordinary thread.
     pub(super) fn new(sys: Box<dyn Sys + Send + Sync>) -> RtPriority {
         let shared = Shared {
             sys,
@@ -144,8 +144,8 @@ impl RtPriority {
         self.refused
     }
 
-    /// Must be called after each look, with the number of events that it yielded, and the CPU time so far of this thread and of the one that
-    /// merges for it, if there is one.
+    /// Must be called after each round, with the number of its events, and the CPU time so far of this thread and of the merging thread, if
+    /// any.
     pub(super) fn after_look(
         &mut self,
         now: Nanos,
@@ -153,7 +153,7 @@ impl RtPriority {
         events: u64,
         helper: Option<ThreadId>,
     ) {
-        // Relaxed, here and below: each word is a separate figure or flag, and a delay of a tick does no harm.
+        // Relaxed, here and below: each word is an independent figure or flag, and a delay of a tick does no harm.
         self.shared.looked.store(now.0, Ordering::Relaxed);
         if self.shared.overdue.swap(false, Ordering::Relaxed) {
             self.decision.ban(now.0);
@@ -170,7 +170,7 @@ impl RtPriority {
             self.shared.make_ordinary();
             return;
         }
-        // Without a watch thread, it is too dangerous.
+        // Without a watch thread, real-time priority is too dangerous.
         let Some(watch) = self.watch.get_or_init(|| start_watch(&self.shared)) else { return };
         match self.shared.make_real_time() {
             Ok(()) => {
@@ -292,7 +292,7 @@ mod tests {
         let mut precedence = RtPriority::new(Box::new(Linux));
         precedence.after_look(clock::now(), 0, MANY, None);
         if precedence.refused().is_some() {
-            // Not permitted here; the end-to-end tests need the permission anyway.
+            // The kernel does not permit it here; the end-to-end tests need the permission anyway.
             return;
         }
         let shared = precedence.shared.clone();

@@ -26,10 +26,10 @@ use crate::report::text::write_brief;
 use crate::sink::Target;
 use crate::units::escape;
 
-/// How long recording continues after COMMAND's exit, since COMMAND's last switch comes a little later.
+/// How long recording continues after COMMAND's exit, since COMMAND's last switch occurs a little later.
 const AFTERMATH: Duration = Duration::from_millis(5);
 
-/// How often to check what no descriptor reports.
+/// How often to check conditions that no descriptor reports.
 const LOOK: Duration = Duration::from_millis(50);
 
 /// The time at the end after which a line shows the progress of naming functions.
@@ -50,7 +50,7 @@ pub(super) struct Outcome {
     pub(super) report: Option<Report>,
     /// Why the trace is incomplete, if its output failed.
     pub(super) failure: Option<RecordError>,
-    /// What was recorded but is no longer in place.
+    /// Files that were recorded but are no longer in place.
     pub(super) missing: Option<RecordError>,
     /// Whether a user ended it before the trace was complete.
     pub(super) cut_short: bool,
@@ -63,30 +63,29 @@ impl Outcome {
     }
 }
 
-/// A recording that runs, as the main thread sees it.
+/// A running recording, from the main thread's point of view.
 pub(super) struct Session<'a> {
     plan: &'a Plan,
     signals: Signals,
     /// The other threads stop this token when they need the main thread.
     attention: StopToken,
     child: Option<Child>,
-    /// The processes of `-p`, as pidfds, which become readable when they end, if the kernel has them.
+    /// Pidfds of the processes of `-p`, which become readable when they exit, if the kernel supports pidfds.
     watched: Vec<std::os::fd::OwnedFd>,
-    /// Whether there were such descriptors at the start.
+    /// Whether there were pidfds at the start.
     watches: bool,
     code: Option<u8>,
     live: Option<Live>,
     deadline: Option<Instant>,
-    /// How often a user requested the end, by Ctrl-C or SIGTERM. A hang-up often comes twice, from the shell and from the
-    /// kernel, and counts once.
+    /// How often a user requested the end, by Ctrl-C or SIGTERM. SIGHUP is often sent twice, by the shell and by the kernel, and counts
+    /// once.
     requests: u32,
-    /// How many of these a process sent. COMMAND gets the others from the terminal, too, and may handle them itself.
+    /// How many of these requests a process sent. COMMAND gets the others from the terminal, too, and may handle them itself.
     sent: u32,
-    /// Whether the end was requested otherwise than by Ctrl-C, which is primarily meant for
-    /// COMMAND.
+    /// Whether the end was requested by anything but Ctrl-C, which is primarily meant for COMMAND.
     told_to_end: bool,
     snapshot_wanted: bool,
-    /// How many snapshots of triggers were written, or could not be.
+    /// How many snapshots of triggers were written or failed.
     snapshots: u32,
     /// The signal by which the terminal stops this job.
     stop_asked: Option<Signal>,
@@ -149,7 +148,7 @@ impl<'a> Session<'a> {
         if self.code.is_some() {
             std::thread::sleep(AFTERMATH);
         }
-        // A snapshot may have been requested before COMMAND ended, though its end was seen first.
+        // A snapshot may have been requested before COMMAND ended, even if COMMAND's end was noticed first.
         self.wait(Some(&pipeline), Duration::ZERO)?;
         if std::mem::take(&mut self.snapshot_wanted) {
             self.ask_snapshot(&pipeline);
@@ -157,7 +156,7 @@ impl<'a> Session<'a> {
         pipeline.stop();
         let switched = self.switched.zip(machine::switches(&Linux));
         let switched = switched.map_or(0, |(before, now)| now.saturating_sub(before));
-        // The first request may be the one that ended COMMAND, and be read only now.
+        // The first request may be the one that ended COMMAND, even if it is read only now.
         self.wait(Some(&pipeline), Duration::ZERO)?;
         let (before, asked) = (self.requests, self.requests.max(1));
         let (ended, mut naming) = (Instant::now(), None);
@@ -214,14 +213,14 @@ impl<'a> Session<'a> {
 
     fn say_cut_short(&mut self) {
         self.clear_line();
-        // The other threads may be blocked on the same file that takes the messages. They end with the process.
+        // The other threads may be blocked on the file that messages are written to. They end with the process.
         if stderr_takes_text() {
             say(self.err, "stopped before the trace was complete: the written part is readable");
         }
     }
 
-    /// Does in another thread what may take long or for ever: ending a blocked output, or the report of a long trace. `None` if a user
-    /// requested the end more often than the limit in that time; the thread then ends with the process.
+    /// Runs work that may take long or block forever in another thread: ending a blocked output, or the report of a long trace. Returns
+    /// `None` if a user requested the end more often than the limit in that time; the thread then ends with the process.
     fn apart<T: Send + 'static>(
         &mut self,
         asked: u32,
@@ -265,7 +264,7 @@ impl<'a> Session<'a> {
             let ended = child.try_wait().map_err(RecordError::while_doing("wait for COMMAND"))?;
             self.code = ended.map(crate::kernel::child::Ended::exit_code);
         }
-        // With a COMMAND, Ctrl-C is primarily meant for COMMAND, unless it ignores it.
+        // With a COMMAND, Ctrl-C is primarily meant for COMMAND, unless COMMAND ignores it.
         let ignored = self.signals.inherited().interrupt_ignored;
         let patience = if self.child.is_some() && !ignored { 2 } else { 1 };
         let watched_ended = self.watches && self.child.is_none() && self.watched.is_empty();
@@ -293,7 +292,7 @@ impl<'a> Session<'a> {
         fds.extend(self.watched.iter().map(AsFd::as_fd));
         fds.extend(pipeline.and_then(Pipeline::bell).map(AsFd::as_fd));
         let waited = match self.attention.is_stopped() {
-            // It stays readable, and would end every wait at once.
+            // The descriptor stays readable, and would end every later wait immediately.
             true => {
                 StopToken::new().and_then(|quiet| quiet.wait(fds.into_iter(), timeout.min(LOOK)))
             }
@@ -323,7 +322,7 @@ impl<'a> Session<'a> {
             self.sent += u32::from(from_user);
         }
         match signal {
-            // COMMAND has a signal from the terminal already.
+            // The terminal has already sent COMMAND the signal.
             Signal::SIGINT | Signal::SIGQUIT if from_user => self.pass_on(signal),
             Signal::SIGTERM | Signal::SIGHUP => {
                 self.told_to_end = true;
@@ -342,8 +341,8 @@ impl<'a> Session<'a> {
         }
     }
 
-    /// Stops this process when the terminal stops the job and COMMAND has stopped, which may first do something or not
-    /// stop at all. Both continue together.
+    /// Stops this process when the terminal stops the job and COMMAND has stopped; COMMAND may do something before it stops, or not stop at
+    /// all. Both continue together.
     fn stop_with_command(&mut self) -> Result<(), RecordError> {
         let Some(signal) = self.stop_asked else { return Ok(()) };
         if let Some(child) = &mut self.child {
@@ -360,7 +359,7 @@ impl<'a> Session<'a> {
         Ok(())
     }
 
-    /// Requests a snapshot of what circular mode holds.
+    /// Requests a snapshot of the current content of circular mode.
     fn ask_snapshot(&mut self, pipeline: &Pipeline) {
         let Target::Path(_) = &self.plan.output.target else {
             return say(
@@ -382,7 +381,7 @@ impl<'a> Session<'a> {
             if !(self.plan.display.quiet && news.is_good()) {
                 say(self.err, &news);
             }
-            // As with READY, a COMMAND may use it itself.
+            // As with READY, COMMAND may use it itself.
             if (self.child.is_none() || notify::is_for_fxtrec())
                 && let Some(notice) = news.notice()
                 && let Err(error) = notify::tell(&notice)
@@ -464,8 +463,8 @@ impl<'a> Session<'a> {
         }
     }
 
-    /// Waits for COMMAND to end, and meanwhile passes signals on to it. It may never end, even by SIGKILL: after the second signal, it gets
-    /// only a short time.
+    /// Waits for COMMAND to end, and meanwhile passes signals on to it. COMMAND may never end, even by SIGKILL: after the second signal, it
+    /// gets only a short time.
     fn wait_for_command(&mut self) -> Result<u8, RecordError> {
         let (asked, mut last) = (self.requests, None);
         loop {

@@ -29,10 +29,10 @@ use super::error::RecordError;
 /// The smallest ring to retry with when the kernel refuses memory, in bytes.
 const MIN_RING_BYTES: usize = 128 * 1024;
 
-/// The reader is woken when this part of a ring is full ...
+/// The reader is woken when this part of a ring is full, ...
 const WAKE_PART: usize = 8;
 
-/// ... or this much of it, in bytes, whichever is less.
+/// ... or this many bytes of it, whichever is less.
 const WAKE_BYTES: usize = 512 * 1024;
 
 /// Descriptors on each CPU: the tracepoints, the dummy event, and perhaps the one for switch records.
@@ -41,7 +41,7 @@ const FILES_PER_CPU: u64 = 11;
 /// How the tracepoints' events are delivered.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(in crate::commands) enum By {
-    /// Rings of perf, which report new tasks by separate records.
+    /// perf's rings, which report new tasks by separate records.
     Perf,
     Ftrace,
 }
@@ -78,7 +78,7 @@ pub(in crate::commands) fn layout(
     })?)
 }
 
-/// The tracepoints for locks of the kernel; `None` before Linux 5.19.
+/// The tracepoints for kernel locks; `None` before Linux 5.19.
 fn contention_formats(sys: &dyn Sys, tracefs: &Tracefs) -> Option<ContentionFormats> {
     let format = |name| tracefs.event_format(sys, "lock", name).ok();
     Some(ContentionFormats { begin: format("contention_begin")?, end: format("contention_end")? })
@@ -88,7 +88,7 @@ fn contention_formats(sys: &dyn Sys, tracefs: &Tracefs) -> Option<ContentionForm
 fn homes(sys: &dyn Sys, tracefs: &Tracefs, by: By) -> Option<HomeFormats> {
     let own = cgroups::own()?;
     let attach = tracefs.event_format(sys, "cgroup", "cgroup_attach_task").ok()?;
-    // Only in the unified hierarchy can a process be made in another cgroup. ftrace has each new task anyway.
+    // Only in the unified hierarchy can a process be created in another cgroup. ftrace reports each new task in any case.
     let newtask = (own.hierarchy == 0 && by == By::Perf)
         .then(|| tracefs.event_format(sys, "task", "task_newtask").ok())
         .flatten();
@@ -114,7 +114,7 @@ fn perf_options(
 
 /// Opens the events of every CPU, with rings of the requested size, if one was requested.
 ///
-/// Doctor uses this, too, so that its verdict applies to recordings.
+/// Doctor uses this, too, so its verdict applies to recordings.
 ///
 /// # Errors
 /// [`RecordError`], at the first call that the kernel refuses.
@@ -136,7 +136,7 @@ pub(in crate::commands) fn open(
     PerfSource::open(rings).map_err(|error| explain(error, cpus, facts))
 }
 
-/// Why a source of `cpus` CPUs could not be opened, and what to do about it.
+/// Why a source for `cpus` CPUs could not be opened, and the remedy.
 pub(in crate::commands) fn explain(error: SourceError, cpus: usize, facts: &Facts) -> RecordError {
     match error {
         SourceError::Cpus(error) => error.into(),
@@ -158,12 +158,12 @@ pub(super) fn open_perf(
     open(layout, plan.ring_bytes, extras.clone(), facts)
 }
 
-/// Opens a tracing instance with all its events off.
+/// Opens a tracing instance with all its events turned off.
 ///
-/// Doctor opens one by this too.
+/// Doctor uses this, too.
 ///
 /// # Errors
-/// [`RecordError`], at the first thing that the kernel refuses.
+/// [`RecordError`], at the first operation that the kernel refuses.
 pub(in crate::commands) fn open_ftrace(
     facts: &Facts,
     wish: OnWish,

@@ -17,7 +17,7 @@ use crate::units::look::Look;
 use crate::units::text::{bytes, count, counted, short};
 use crate::units::{Cpu, Nanos};
 
-/// What frames without a name lack.
+/// The missing parts of frames without a name.
 const UNNAMED: &str =
     "frames unnamed for lack of time (--naming-time) or space: `fxtrec symbolize FILE` names them";
 
@@ -69,7 +69,7 @@ impl Summary<'_> {
         Ok(())
     }
 
-    /// Applications that recorded themselves, if any did.
+    /// Applications that recorded their own events, if any.
     fn provider_lines(&self, f: &mut Formatter<'_>) -> fmt::Result {
         let Some(line) = providers::summary(&self.finished.captured.providers) else {
             return Ok(());
@@ -123,7 +123,7 @@ impl Summary<'_> {
             ),
             (counts.unknown_threads, "more stacks, of threads that had exited"),
             (counts.lost_mappings, "records of loaded code lost: short programs may have no names"),
-            (counts.unknown_processes, "processes could not be examined (exited?)"),
+            (counts.unknown_processes, "processes could not be inspected (exited?)"),
             (
                 counts.unanswered_files,
                 "executables or libraries not read: their file systems did not answer, or reading took too long",
@@ -177,7 +177,7 @@ impl Summary<'_> {
     fn output_line(&self, f: &mut Formatter<'_>) -> fmt::Result {
         match &self.finished.output {
             Whereabouts::InPlace => {}
-            // The last line says what is missing.
+            // The last line reports missing data.
             Whereabouts::Removed => return writeln!(f, "  output     {}", self.loud("removed")),
             Whereabouts::Moved(None) => return writeln!(f, "  output     {}", self.loud("moved")),
             Whereabouts::Moved(Some(path)) => {
@@ -223,7 +223,7 @@ impl Summary<'_> {
     }
 }
 
-/// Writes where the trace is, and what to do with it next.
+/// Writes where the trace is, and which command to run next.
 fn output_lines(f: &mut Formatter<'_>, path: &str) -> fmt::Result {
     writeln!(f, "  output     {path}: open it at https://ui.perfetto.dev")?;
     writeln!(f, "             fxtrec why {path} explains the worst delay in it")
@@ -274,7 +274,7 @@ impl Display for Summary<'_> {
         }
         if let Some(text) = stopped(&growth.quotas) {
             let which = if self.lacking.contains(&"throttled") {
-                "; which threads is not recorded by this source"
+                "; this source does not record which threads"
             } else {
                 ""
             };
@@ -322,8 +322,8 @@ pub(super) struct Expected<'a> {
 }
 
 impl Expected<'_> {
-    /// Says so if no event arrived although there must have been some: because the machine switched, or because COMMAND ran. Processes and
-    /// cgroups that were chosen may have slept.
+    /// Warns if no event arrived although some must have happened: because the machine switched, or because COMMAND ran. No warning for
+    /// selected processes and cgroups, which may have slept.
     fn nothing_came(self, stats: &Stats) -> Option<String> {
         let must = match self.scope {
             Filter::Machine => true,
@@ -340,7 +340,7 @@ impl Expected<'_> {
     }
 }
 
-/// What was written, or should have been, but is not in its place; `None` when all is. With what to do about it.
+/// The output that was written, or should have been, but is not in its place, and the remedy; `None` if nothing is missing.
 pub(super) fn missing(
     finished: &Finished,
     target: &Target,
@@ -378,8 +378,8 @@ pub(super) fn missing(
     (!parts.is_empty()).then(|| parts.join("; "))
 }
 
-/// What is missing although the output accepted all data, with a line for each kind of loss. Said even where
-/// no summary is wanted.
+/// The data that is missing although the output accepted everything, with a line for each kind of loss. Printed even if no summary is
+/// wanted.
 pub(super) fn losses(finished: &Finished) -> impl Iterator<Item = String> {
     let lost = lost(finished).map(|text| format!("LOST {text}"));
     lost.into_iter().chain(causes(finished)).chain(dropped(finished))
@@ -429,13 +429,13 @@ fn lost_text(stats: &Stats) -> Option<String> {
     Some(parts.join("; also "))
 }
 
-/// Less than this share of a CPU is not worth a line.
+/// A smaller share of a CPU is not listed.
 const LEAST_STOLEN: f64 = 0.001;
 
 /// The number of CPUs listed separately.
 const STOLEN_CPUS: usize = 4;
 
-/// What the host of a virtual machine took from its CPUs, the worst first.
+/// The time that the host took from the machine's CPUs, the worst first.
 fn stolen(host: &StealGrowth) -> Option<String> {
     let share =
         |(cpu, stolen): &(Cpu, Nanos)| (*cpu, stolen.0 as f64 / host.during.0.max(1) as f64);
@@ -454,7 +454,7 @@ fn stolen(host: &StealGrowth) -> Option<String> {
 /// The number of cgroups listed separately.
 const STOPPED_CGROUPS: usize = 3;
 
-/// For how long quotas kept cgroups from running, the worst first.
+/// How long quotas kept cgroups from running, the worst first.
 fn stopped(quotas: &QuotaGrowth) -> Option<String> {
     let one = |(path, counts): &(String, QuotaCounts)| {
         let time = short(Duration::from_nanos(counts.throttled.0));
@@ -564,7 +564,7 @@ mod tests {
     }
 
     #[test]
-    fn a_loss_is_told_as_exactly_as_it_is_known() {
+    fn a_loss_is_reported_as_exactly_as_it_is_known() {
         assert_eq!(lost_text(&Stats::default()), None);
         let exact = Stats { lost: 12_345, losses: 2, ..Stats::default() };
         assert!(text(exact).starts_with("12 345 EVENTS, in 2 gaps"), "{}", text(exact));

@@ -35,7 +35,7 @@ fn refused(args: &ReportArgs) -> Option<&'static str> {
         () if args.timehist => Some("--timehist"),
         () if args.stacks => Some("--stacks"),
         () if args.page.html.is_some() => Some("--html"),
-        // Conditions on names of threads would be on those of groups.
+        // Conditions on thread names would apply to the names of groups.
         () if args.by != By::Thread && !args.gates.fail_if.is_empty() => {
             Some("--by with --fail-if")
         }
@@ -49,7 +49,7 @@ fn refused(args: &ReportArgs) -> Option<&'static str> {
 /// The same as [`super::run`] for several traces.
 ///
 /// # Errors
-/// When one of them cannot be read, none has anything to report, or an option is about one trace.
+/// When a trace cannot be read, no trace has anything to report, or an option needs a single trace.
 pub(super) fn run(
     args: &ReportArgs,
     traces: &[PathBuf],
@@ -102,7 +102,7 @@ pub(super) fn run(
     };
     let style = Style { colour: Terminal::of_stderr().colour, failures_only: false };
     let selection = options(args).selection;
-    // Inputs that would have to be read again are refused above.
+    // Inputs that would have to be read again have been rejected above.
     let open = || trace_file::read(&args.file);
     let about = counted(traces.len() as u64, "trace", "traces");
     Ok(gates.judge(Path::new(&about), (&report, &selection), style, open, show, err)?)
@@ -112,7 +112,7 @@ fn read(args: &ReportArgs, traces: &[PathBuf]) -> Result<Report, ReadError> {
     let mut fleet = Fleet::by(args.by.group());
     let work = |path: &Path| {
         let failed = |source| ReadError::new(path, source);
-        // All CPUs have a trace each.
+        // Every CPU works on a trace.
         analyse_alone(trace_file::read(path).map_err(failed)?, options(args)).map_err(failed)
     };
     each(traces, work, |number, report| {
@@ -140,7 +140,7 @@ fn write_text(
         match part {
             Part::Head => {
                 text::write_fleet_head(report, look, out)?;
-                // All are listed, unless a number is given.
+                // All rows are listed, unless a number is given.
                 let rows = args.most_rows(0);
                 let style = TableStyle { metric: args.metric, sort: args.sort, rows, look };
                 text::write_traces(report, style, out)?;

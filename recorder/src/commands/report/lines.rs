@@ -9,33 +9,33 @@ use crate::convert::symbolize::Fetch;
 use crate::debuginfod::Debuginfod;
 use crate::report::stacks::Line;
 
-/// The time limit for all files together, including those that answer: each has its own limit, but their number is unlimited.
+/// The time limit for all files together, including those that respond: each has its own limit, but their number is unlimited.
 const MOST_TIME: Duration = Duration::from_secs(120);
 
-/// The maximum number of bytes of names in all answers, which are kept until the report is printed.
+/// The maximum size of the names in all answers, which are kept until the report is printed, in bytes.
 const MOST_TEXT: usize = 64 << 20;
 
-/// Finds lines, and remembers which files did not answer.
+/// Finds source lines, and remembers which files did not respond.
 #[derive(Debug, Default)]
 pub(super) struct Sources {
     debug_folders: Vec<PathBuf>,
     servers: Option<Debuginfod>,
     files: Files,
-    /// The files, by build id, that did not answer; they are not read again.
+    /// The build ids of files that did not respond; they are not read again.
     silent: HashSet<Vec<u8>>,
     spent: Duration,
     text: usize,
 }
 
 impl Sources {
-    /// Files are also looked for in `debug_folder`, and fetched from `servers`.
+    /// Files are also searched in `debug_folder`, and fetched from `servers`.
     pub(super) fn new(debug_folder: Option<PathBuf>, servers: Option<Debuginfod>) -> Sources {
         let cache = servers.as_ref().map(|servers| servers.folder().to_owned());
         let debug_folders = debug_folder.into_iter().chain(cache).collect();
         Sources { debug_folders, servers, ..Sources::default() }
     }
 
-    /// The lines of an address in the file that was at `path`; none if no file of this build is found.
+    /// The source lines of an address in the file that was at `path`; empty if no file of this build is found.
     pub(super) fn at(&mut self, path: &str, build_id: &[u8], address: u64) -> Vec<Line> {
         // Without a build id, a file of the same name may be a different one.
         if build_id.is_empty() || self.silent.contains(build_id) {
@@ -74,7 +74,7 @@ impl Sources {
         self.servers.as_ref().map_or_else(Vec::new, Fetch::tell)
     }
 
-    /// The number of files without all lines, since they did not answer or time or room ran out.
+    /// The number of files with missing lines, because they did not respond or time or room ran out.
     pub(super) fn silent(&self) -> usize {
         self.silent.len()
     }
@@ -88,7 +88,7 @@ mod tests {
     fn files_are_not_asked_any_more_when_time_or_room_is_used_up() {
         for (spent, text) in [(MOST_TIME, 0), (Duration::ZERO, MOST_TEXT)] {
             let mut sources = Sources { spent, text, ..Sources::default() };
-            // No process is started for the question.
+            // No process is started for this question.
             assert!(sources.at("/bin/true", b"id", 1).is_empty());
             assert_eq!(sources.silent(), 1);
             assert!(sources.spent < spent + Duration::from_secs(1));

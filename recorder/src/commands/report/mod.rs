@@ -56,10 +56,10 @@ pub enum ReportError {
         .file.display()
     )]
     NoScheduling { file: PathBuf, option: &'static str },
-    /// There are threads, but none matches.
+    /// The trace has threads, but none matches.
     #[error("no thread matches {chosen}: {near}")]
     NoThread { chosen: String, near: String },
-    /// A page and something else in one place.
+    /// The page and another output would both be written to standard output.
     #[error("--html - and {0} both write to standard output: name a file for the page")]
     Both(&'static str),
     /// A page on a terminal.
@@ -67,13 +67,13 @@ pub enum ReportError {
         "--html - would write the page to a terminal: redirect standard output, or name a file"
     )]
     PageToTerminal,
-    /// The page cannot be made.
+    /// The page cannot be created.
     #[error(transparent)]
     Page(#[from] PageError),
-    /// Traces were to be in a directory.
+    /// A directory has no traces or cannot be read.
     #[error(transparent)]
     Many(#[from] ManyError),
-    /// Something is about one trace.
+    /// An option needs a single trace.
     #[error("{0} needs a single trace: name one")]
     OneOnly(&'static str),
     /// The gates cannot be judged.
@@ -87,8 +87,8 @@ pub enum ReportError {
     Write(#[from] io::Error),
 }
 
-/// Does what `args` request, writes it to `out`, and returns the result of the gates. An output that is closed early ends
-/// it quietly. Verdicts go to `err`, so that programs can read `out`.
+/// Executes the requests of `args`, writes the output to `out`, and returns the result of the gates. An output that is closed early ends it
+/// quietly. Verdicts are written to `err`, so that programs can read `out`.
 ///
 /// # Errors
 /// When the trace cannot be read, has nothing to report on, or the output fails.
@@ -139,7 +139,7 @@ pub fn run(
         let parts = if args.all { &Part::ALL_MEASURED[..] } else { &Part::MEASURED };
         measure_more(args, parts, &mut report)?;
     }
-    // The verdicts are a part of the JSON.
+    // The verdicts are part of the JSON.
     let Some(gates) = gates else {
         let written = match args.json {
             true => write_json(&shown(args, &report), None, &mut out),
@@ -165,7 +165,7 @@ pub fn run(
     Ok(gates.judge(&args.file, (&report, &selection), style, open, show, err)?)
 }
 
-/// The report, and whether it could be written, unless it is to be JSON.
+/// The report, and whether it could be written; JSON is written later.
 fn run_to(
     args: &ReportArgs,
     look: Look,
@@ -199,7 +199,7 @@ fn run_to(
     Ok((report, written))
 }
 
-/// The report with its threads grouped as `args` request. Gates are about threads.
+/// The report with its threads grouped as `args` request. Gates are evaluated for threads.
 fn shown<'r>(args: &ReportArgs, report: &'r Report) -> Cow<'r, Report> {
     match args.by.group() {
         // Processes have a separate table.
@@ -220,11 +220,10 @@ fn tells_locks(report: &Report) -> bool {
     report.causes.has(Cause::Futex) || report.causes.has(Cause::KernelLock)
 }
 
-/// Measures those of the spans, the counters and the waits for locks that are wanted and recorded, if the trace can be read
-/// again.
+/// Measures the spans, counters and lock waits that are requested and recorded, if the trace can be read again.
 fn measure_more(args: &ReportArgs, parts: &[Part], report: &mut Report) -> Result<(), ReportError> {
     let [spans, counters, locks] = Part::MEASURED.map(|part| parts.contains(&part));
-    // The worst thing that happened may be a span.
+    // The worst incident may be a span.
     let spans = spans || parts.contains(&Part::Worst) && report.has_app_spans;
     if counters && report.has_counters && args.file.is_file() {
         let selection = options(args).selection;
@@ -249,10 +248,10 @@ fn measure_more(args: &ReportArgs, parts: &[Part], report: &mut Report) -> Resul
     Ok(())
 }
 
-/// How many incidents a report has.
+/// The number of incidents in a report.
 const INCIDENTS: usize = 5;
 
-/// The incidents of a trace that can be read again, unless `args` choose threads or CPUs.
+/// The incidents of a trace that can be read again, unless `args` select threads or CPUs.
 fn incidents(args: &ReportArgs, report: &Report) -> Result<Option<Vec<Incident>>, ReportError> {
     let chooses = !chosen(args).is_empty() || !args.cpus.is_empty();
     if chooses || report.cpus.is_empty() || !args.file.is_file() {
@@ -327,7 +326,7 @@ fn check(args: &ReportArgs, report: &Report) -> Result<(), ReportError> {
     Err(ReportError::NoThread { chosen: chosen.join(" "), near: near(args) })
 }
 
-/// The option that has no answer without scheduling.
+/// The option that cannot work without scheduling records.
 fn needs_switches(args: &ReportArgs) -> Option<&'static str> {
     let options = [
         (args.timehist, "--timehist"),
@@ -338,7 +337,7 @@ fn needs_switches(args: &ReportArgs) -> Option<&'static str> {
     options.into_iter().find_map(|(is_given, option)| is_given.then_some(option))
 }
 
-/// The options that choose threads, as they were given.
+/// The options that select threads, as given.
 fn chosen(args: &ReportArgs) -> Vec<String> {
     let comms = args.comms.iter().map(|comm| format!("--comm '{comm}'"));
     let pids = args.pids.iter().map(|pid| format!("--pid {pid}"));
@@ -347,7 +346,7 @@ fn chosen(args: &ReportArgs) -> Vec<String> {
     comms.chain(pids).chain(tids).chain(cgroups).collect()
 }
 
-/// Hints for names that no thread has but that resemble existing ones.
+/// Hints for names that match no thread but resemble existing ones.
 fn near(args: &ReportArgs) -> String {
     let by_name = !args.comms.is_empty() || !args.cgroups.is_empty();
     let all = match args.file.is_file() && by_name {
@@ -384,7 +383,7 @@ fn options(args: &ReportArgs) -> Options {
         tids: args.tids.clone(),
         cgroups: args.cgroups.clone(),
     };
-    // Times of the day have been resolved.
+    // Times of day have been resolved.
     let moment = |point: Option<TimePoint>| point.and_then(TimePoint::moment);
     let selection = Selection {
         threads,
@@ -395,14 +394,14 @@ fn options(args: &ReportArgs) -> Options {
     Options { selection, worst: args.worst.unwrap_or(analysis::DEFAULT_WORST) }
 }
 
-/// Number of rows in a table, and in a table on a screen; this many of them are dropped to make room for as many names of spans.
+/// Number of rows in a table, and in a table on a screen; the last rows are dropped to make room for span names.
 const ROWS: usize = 25;
 const SCREEN_ROWS: usize = 5;
 const SCREEN_SPANS: usize = 2;
 const SCREEN_LOCKS: usize = 3;
 const SCREEN_COUNTERS: usize = 3;
 
-/// Number of longest waits and blocked times on a screen, one less with spans, and how many antagonists each names.
+/// Number of longest waits and blocked times on a screen, one less with spans, and how many antagonists each lists.
 const SCREEN_WORST: usize = 2;
 const SCREEN_NAMED: usize = 3;
 
@@ -423,7 +422,7 @@ impl Common<'_> {
         TableStyle { metric, sort, rows: self.rows, look: self.look }
     }
 
-    /// Prints such a part. False if it is not one.
+    /// Prints this part of the report. Returns false if there is nothing to print.
     fn write(self, part: Part, out: &mut dyn Write) -> io::Result<bool> {
         let Common { args, report, worst, named, look, .. } = self;
         match part {
@@ -450,7 +449,7 @@ fn write_text(
     let has_spans = has_spans(report);
     let by_default = match (screen, has_spans) {
         (false, _) => ROWS,
-        // Spans take their room, and that of a line for the worst of them.
+        // Spans take the room of their rows, and of a line for the worst of them.
         (true, true) => SCREEN_ROWS - SCREEN_SPANS - 1,
         (true, false) => SCREEN_ROWS,
     };
@@ -499,7 +498,7 @@ fn write_text(
             Part::Blocked => text::write_blocked(report, worst, look, out)?,
             Part::Locks => match &report.locks {
                 Some(locks) => text::write_locks(locks, lock_rows, look, out)?,
-                // If it is the only part requested, the output says why there is none.
+                // If it is the only part requested, the output says why it is missing.
                 None if args.show.contains(&Part::Locks) => match tells_locks(report) {
                     true => writeln!(out, "Locks are left out: the trace cannot be read again.\n")?,
                     false => writeln!(out, "Locks are not recorded: record with --locks.\n")?,

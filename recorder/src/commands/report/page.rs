@@ -17,7 +17,7 @@ use crate::units::text::{count, counted, noun};
 /// Analyses the trace and writes the page to `out`; returns whether it could be written.
 ///
 /// # Errors
-/// When the trace cannot be read or is empty, or the page not be made.
+/// When the trace cannot be read or is empty, or the page cannot be written.
 pub(super) fn to_stdout(
     reader: Reader<'_>,
     options: Options,
@@ -39,10 +39,10 @@ pub(super) fn to_stdout(
     }
 }
 
-/// Analyses the trace and writes it to `html`, if there is anything in it.
+/// Analyses the trace and writes it to `html`, if it contains anything.
 ///
 /// # Errors
-/// When the trace cannot be read or is empty, or the page not be written.
+/// When the trace cannot be read or is empty, or the page cannot be written.
 pub(super) fn analyse(
     reader: Reader<'_>,
     options: Options,
@@ -51,7 +51,7 @@ pub(super) fn analyse(
     err: &mut dyn Write,
 ) -> Result<Report, ReportError> {
     let inputs = [args.file.as_path()];
-    // Before the trace is read, which may take long. What is there stays until the page is complete.
+    // Done before the trace is read, which may take long. An existing page stays until the new one is complete.
     let Derived { file, pending } =
         Derived::create(html, mode_of(&inputs), &inputs, Owner::sudo_caller())
             .map_err(|source| PageError::Create { path: html.to_path_buf(), source })?;
@@ -75,7 +75,7 @@ fn page(args: &ReportArgs) -> Page {
     }
 }
 
-/// Reports what the page lacks, if anything.
+/// Reports the parts that are missing in the page, if any.
 fn tell(written: &Written, err: &mut dyn Write) {
     if written.is_complete() {
         return;

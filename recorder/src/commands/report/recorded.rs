@@ -1,11 +1,11 @@
-//! The report of a recording that was just made.
+//! The report of a recording that has just ended.
 //!
-//! A file is read again when it is complete: that costs nothing while the machine is recorded, the
-//! file is in the page cache still, and a reader takes a fraction of the time that recording took. It is read through the
-//! descriptor that it was written by: COMMAND may have put something else in its place.
+//! A file is read again when it is complete: that costs nothing during the recording, the file is still in the page cache, and reading
+//! takes a fraction of the recording time. It is read through the descriptor that it was written with, since COMMAND may have put another
+//! file in its place.
 //! Output to a pipe cannot be read again. Then a separate thread analyses a copy of the
-//! records as the drain thread writes them; when it falls behind, it gives up, so that neither the
-//! capture nor the output ever waits for it. All of this is done only if it is needed.
+//! records as the drain thread writes them; when it falls behind, it gives up, so that neither the capture nor the output ever waits for
+//! it. All of this is done only if needed.
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -21,7 +21,7 @@ use crate::sink::Sink;
 use crate::sink::outfile::{FromStart, Hold};
 use crate::sink::tee::{Copy, tee};
 
-/// The longest trace that is read again for the short form alone, in bytes of records.
+/// The longest trace that is read again only for the summary, in bytes of records.
 const BRIEF_BYTES: u64 = 256 << 20;
 
 /// The memory limit for strings and threads that programs register, in bytes. A long trace is analysed by two threads, each with this
@@ -32,9 +32,9 @@ const MAX_TABLE_BYTES: usize = 16 << 20;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Purpose {
     None,
-    /// The short form, which is left out for a long trace.
+    /// The summary, which is left out for a long trace.
     Brief,
-    /// A verdict, which needs a report for a trace of any length.
+    /// A verdict, which needs a report of a trace of any length.
     Verdict,
 }
 
@@ -58,10 +58,10 @@ enum From {
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Missing {
-    /// None was requested, or the output was a device.
+    /// No report was requested, or the output was a device.
     #[error("the output was not kept, so there is no report")]
     Nothing,
-    /// The trace is long, and only the short form was requested.
+    /// The trace is long, and only the summary was requested.
     #[error("the trace is long: for waits and latencies, run fxtrec report {}", .0.display())]
     Long(PathBuf),
     /// The trace could not be read again.
@@ -74,19 +74,19 @@ pub enum Missing {
     Incomplete,
 }
 
-/// The output that a report is about, as it was opened.
+/// The output that a report is about, as opened.
 #[derive(Clone, Debug)]
 pub struct Output<'a> {
-    /// As messages call it.
+    /// Its name in messages.
     pub path: &'a Path,
     pub hold: Option<Arc<Hold>>,
     pub is_device: bool,
 }
 
-/// Prepares a report of what will be written to `sink`. Returns the sink to write to instead.
+/// Prepares a report of the data that will be written to `sink`. Returns the sink to write to instead.
 ///
 /// # Errors
-/// When no thread can be made.
+/// When no thread can be started.
 pub fn prepare(
     sink: Box<dyn Sink>,
     output: &Output<'_>,
@@ -106,10 +106,10 @@ pub fn prepare(
     Ok((sink, Source { purpose, recorder, from }))
 }
 
-/// Reads what was recorded, from its beginning.
+/// Reads the recording from its beginning.
 ///
 /// # Errors
-/// When there are too many open files.
+/// When too many files are open.
 pub fn read_again(path: &Path, hold: &Hold) -> Result<Reader<'static>, fxt_reader::Error> {
     let unreadable = |source| fxt_reader::Error::Open { path: path.to_owned(), source };
     let reader = Reader::from_file(hold.content().map_err(unreadable)?, FromStart::of);
@@ -129,10 +129,10 @@ fn analyse_copy(mut copy: Copy, recorder: bool) -> Option<Report> {
 }
 
 impl Source {
-    /// The report, once the trace is complete. `record_bytes` is how long it is without compression.
+    /// The report, once the trace is complete. `record_bytes` is its uncompressed length.
     ///
     /// # Errors
-    /// [`Missing`] says why there is none.
+    /// [`Missing`] is the reason why there is none.
     pub fn report(self, record_bytes: u64) -> Result<Report, Missing> {
         match self.from {
             From::Nothing => Err(Missing::Nothing),
@@ -167,7 +167,7 @@ mod tests {
         scene.bytes().to_vec()
     }
 
-    /// A new file in `folder` with this in it, as a recording leaves it.
+    /// A new file in `folder` with this content, as a recording leaves it.
     fn recorded(folder: &Path, content: &[u8]) -> Opened {
         let target = Target::Path(folder.join("t.fxt"));
         let output = sink::Output { target, compression: Compression::None, named: false };

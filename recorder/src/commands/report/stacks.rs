@@ -53,7 +53,7 @@ pub(super) fn run(
             let files = counted(sources.silent() as u64, "file", "files");
             writeln!(
                 messages,
-                "fxtrec: {files} with no or only some lines: their file system did not answer, or reading took too long"
+                "fxtrec: {files} with missing source lines: their file system did not answer, or reading took too long"
             )?;
         }
     }

@@ -191,7 +191,7 @@ fn processes_have_rows_of_their_own() {
 }
 
 #[test]
-fn what_cannot_be_reported_on_is_said_with_the_file_and_what_to_do() {
+fn what_cannot_be_reported_on_is_reported_with_the_file_and_what_to_do() {
     let error = report_of(Scene::new().bytes(), &[]).expect_err("nothing happens in it");
     assert!(matches!(error, ReportError::Empty(_)) && error.to_string().contains("dump --stats"));
     let error = report_of(b"this is no trace", &["--json"]).expect_err("no trace");

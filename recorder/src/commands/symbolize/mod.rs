@@ -31,7 +31,7 @@ pub enum SymbolizeError {
     Nowhere(PathBuf),
 }
 
-/// Writes a trace with names as `args` say, and reports to `messages`.
+/// Writes a trace with names as `args` request, and reports to `messages`.
 ///
 /// # Errors
 /// When the trace cannot be read, has no stacks, or the output cannot be written.
@@ -61,7 +61,7 @@ fn symbolize_file(
         start: apart::start_for_names,
     };
     let (_, packing) = Format::of_path(path);
-    // Other users may be allowed to read the trace, but not the files with the names.
+    // Other users may be allowed to read the trace, but not the files from which the names are taken.
     let mut output = Output::create_private(path, packing, &[&args.input])?;
     let fetch = servers.map(|servers| servers as &mut dyn Fetch);
     let report = symbolize(&args.input, &places, fetch, &mut output)?;
@@ -102,13 +102,13 @@ mod tests {
         let out = tempfile::tempdir().expect("a folder");
         let out = out.path().join("named.fxt").display().to_string();
         let trace = crate::report::scene::Scene::new().bytes().to_vec();
-        // It has been read to its end, and has no stacks.
+        // The trace has been read to its end, and has no stacks.
         let done = through_a_pipe(&trace, |path| symbolized(&["-q", "-o", &out], path));
         assert!(matches!(done, Err(SymbolizeError::Convert(ConvertError::NoStacks { .. }))));
     }
 
     #[test]
-    fn the_output_is_beside_the_input_and_packed_as_it_is() {
+    fn the_output_is_next_to_the_input_and_packed_as_it_is() {
         for (input, output) in [
             ("dir/app.fxt", "dir/app.symbolized.fxt"),
             ("app.fxt.zst", "app.symbolized.fxt.zst"),

@@ -1,10 +1,9 @@
-//! `fxtrec top`: which threads wait for a CPU now, by counts in the kernel.
+//! `fxtrec top`: shows which threads wait for a CPU now, by counts in the kernel.
 //!
-//! The same programs count as for `fxtrec daemon --metrics`, by thread or by cgroup. They write no records, so all that
-//! is to be done here is to read a table once in an interval.
+//! The same programs count as for `fxtrec daemon --metrics`, by thread or by cgroup. The programs write no records, so this only has to
+//! read a table once per interval.
 //!
-//! The screen is one table and a line below it, which the tables of all commands can do already: a crate for terminals
-//! would bring more code than this has.
+//! The screen is one table and a line below it, which fxtrec's own tables can show: a terminal crate would bring more code than this has.
 
 mod screen;
 mod table;
@@ -28,13 +27,13 @@ use crate::units::look::Look;
 use screen::Screen;
 use table::Table;
 
-/// Threads with separate figures, and cgroups, between two updates.
+/// Maximum number of threads and cgroups with their own figures between two updates.
 const SLOTS: usize = 4096;
 
-/// An interval is not shorter.
+/// The shortest interval.
 const SHORTEST: Duration = Duration::from_millis(100);
 
-/// Why nothing is shown.
+/// Why `top` failed.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum TopError {
@@ -50,7 +49,7 @@ pub enum TopError {
     Write(#[from] io::Error),
 }
 
-/// What is shown, and how.
+/// The content of the display, and its options.
 #[derive(Clone, Debug)]
 struct View {
     by: TopBy,
@@ -70,9 +69,9 @@ struct Shown {
     tells: (bool, bool),
 }
 
-/// Shows figures until it is asked to end.
+/// Shows figures until asked to end.
 ///
-/// Must be called before the process has a second thread.
+/// Must be called before the process starts a second thread.
 ///
 /// # Errors
 /// [`TopError`].
@@ -105,7 +104,7 @@ pub fn run(args: &TopArgs, out: &mut dyn Write, err: &mut dyn Write) -> Result<(
         false => top.lines(args, &mut signals, terminal.look(), out),
     };
     if let Some(history) = top.history.take() {
-        // It writes them when it ends, on whatever occasion.
+        // The recorder writes them when it ends, for whatever reason.
         let text = match history.finish() {
             Ok(path) => format!("the last seconds are in {}", path.display()),
             Err(error) => format!("the last seconds were not written: {error}"),
@@ -114,7 +113,7 @@ pub fn run(args: &TopArgs, out: &mut dyn Write, err: &mut dyn Write) -> Result<(
         let _ = writeln!(err, "fxtrec: {text}");
     }
     match result {
-        // The reader has seen enough.
+        // The reader has closed the output.
         Err(TopError::Write(error)) if error.kind() == io::ErrorKind::BrokenPipe => Ok(()),
         result => result,
     }
@@ -144,7 +143,7 @@ struct Top {
 enum Woken {
     Time,
     Key,
-    /// The terminal has another size.
+    /// The terminal has a new size.
     Resize,
     End,
 }
@@ -175,7 +174,7 @@ impl Top {
             loop {
                 match wait(signals, None, Some(until)).map_err(TopError::Terminal)? {
                     Woken::End => return Ok(()),
-                    // A table in a pipe or file has any width.
+                    // A table in a pipe or file may have any width.
                     Woken::Resize => {}
                     Woken::Time | Woken::Key => break,
                 }
@@ -201,7 +200,7 @@ impl Top {
             let until = (!self.view.paused).then_some(due);
             match wait(signals, Some(screen.keyboard()), until).map_err(TopError::Terminal)? {
                 Woken::End => return Ok(()),
-                // It is drawn again.
+                // The table is redrawn.
                 Woken::Resize => {}
                 Woken::Time => {
                     shown = Some(self.take()?);
@@ -224,7 +223,7 @@ impl Top {
         let terminal = Terminal::of_stdout();
         let lines = terminal.lines().unwrap_or(24);
         let mut text = Vec::new();
-        // Names of threads and cgroups are others' to choose.
+        // Other users choose the names of threads and cgroups.
         let mut page = Escaping::coloured(&mut text, terminal.colour);
         match shown {
             None => {
@@ -240,7 +239,7 @@ impl Top {
             Some(shown) => {
                 let table = Table::of(shown, &self.view, &mut self.groups);
                 writeln!(page, "{}", table.headline(terminal.look().columns))?;
-                // The headline, the headings with their line, the rule below, and the line of keys.
+                // Everything around the rows: the headline, the headings with their line, the rule below, and the line of keys.
                 table.write(lines.saturating_sub(6), terminal.look(), &mut page)?;
             }
         }
@@ -318,7 +317,7 @@ impl Top {
         Ok(true)
     }
 
-    /// Threads become cgroups, or cgroups threads; counting restarts.
+    /// Switches between threads and cgroups; counting restarts.
     fn change(&mut self) -> Result<(), TopError> {
         self.view.by = match self.view.by {
             TopBy::Thread => TopBy::Cgroup,
@@ -336,7 +335,7 @@ impl Top {
         Ok(path.display().to_string())
     }
 
-    /// The worst of the last seconds in words, and what to say below.
+    /// Explains the worst delay of the last seconds, and the text for the line below.
     fn explain(&mut self) -> Result<(String, String), String> {
         let path = self.dump()?;
         let mut text = Vec::new();
@@ -351,11 +350,11 @@ impl Top {
 
 const KEY: &str = "Any key goes back.";
 
-/// What fits on a page: the first lines of a text, and this below.
+/// The part that fits on a page: the first lines of a text, and this line below.
 fn page(text: &str, end: &str, (lines, columns): (usize, Option<usize>)) -> String {
     let mut folded = Vec::new();
     let mut fold = Fold::new(&mut folded, columns);
-    // The first paragraph is a sentence, whose lines were made for another width.
+    // The first paragraph is a sentence that was wrapped for another width.
     let (sentence, rest) = text.split_once("\n\n").unwrap_or((text.trim_end(), ""));
     let sentence = sentence.replace('\n', " ");
     let written = writeln!(fold, "{sentence}\n\n{rest}").and_then(|()| fold.flush());
@@ -367,7 +366,7 @@ fn page(text: &str, end: &str, (lines, columns): (usize, Option<usize>)) -> Stri
     shown.chain(["", &*end]).collect::<Vec<_>>().join("\n")
 }
 
-/// The keys, in one line; a filter has the place that is left.
+/// The keys, in one line; the filter gets the remaining space.
 fn keys(view: &View, columns: usize) -> String {
     let others = match view.by {
         TopBy::Thread => "cgroups",
@@ -394,7 +393,7 @@ fn keys(view: &View, columns: usize) -> String {
     line(&format!("'{short}'"))
 }
 
-/// Waits for a key, the time, another size of the terminal, or a signal that means the end.
+/// Waits for a key, the timeout, a new terminal size, or a signal that ends the program.
 fn wait(
     signals: &mut Signals,
     keyboard: Option<BorrowedFd<'_>>,
@@ -415,7 +414,7 @@ fn wait(
             return Ok(Woken::Time);
         }
         let timeout = match left {
-            // Rounded up: with less than a millisecond, the loop would be busy.
+            // Rounded up: below a millisecond, the loop would spin.
             Some(left) => PollTimeout::try_from(left + Duration::from_millis(1)),
             None => Ok(PollTimeout::NONE),
         };

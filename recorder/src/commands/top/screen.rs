@@ -14,14 +14,14 @@ use crate::units::escape;
 const ENTER: &str = "\x1b[?1049h\x1b[?25l";
 const LEAVE: &str = "\x1b[?25h\x1b[?1049l";
 
-/// Puts everything back when dropped.
+/// Dropping it restores the terminal.
 pub(super) struct Screen {
     input: Stdin,
     before: Termios,
 }
 
 impl Screen {
-    /// Whether standard input can deliver keys.
+    /// Whether keys can be read from standard input.
     pub(super) fn has_keyboard() -> bool {
         stdin().is_terminal()
     }
@@ -29,7 +29,7 @@ impl Screen {
     pub(super) fn open() -> io::Result<Screen> {
         let before = tcgetattr(stdin())?;
         let mut raw = before.clone();
-        // Signals stay those of the terminal: Ctrl-C ends it.
+        // Signals have their usual effect on the terminal: Ctrl-C ends the program.
         raw.local_flags &= !(LocalFlags::ICANON | LocalFlags::ECHO);
         raw.control_chars[SpecialCharacterIndices::VMIN as usize] = 0;
         raw.control_chars[SpecialCharacterIndices::VTIME as usize] = 0;
@@ -57,7 +57,7 @@ impl Screen {
         Ok(if is_sequence { Vec::new() } else { text.chars().collect() })
     }
 
-    /// Replaces what is on the page. The last line has the status.
+    /// Replaces the content of the page. The last line has the status.
     pub(super) fn draw(
         &mut self,
         text: &[u8],

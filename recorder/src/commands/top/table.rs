@@ -11,10 +11,10 @@ use crate::units::grid::{Grid, Side};
 use crate::units::look::Look;
 use crate::units::text::{count, counted, millis};
 
-/// A share of samples that the bound of a row holds for.
+/// The share of samples that a row's bound covers.
 const SHARE: f64 = 0.99;
 
-/// What is left out if there is no room, the least important first.
+/// The columns to drop if there is no room, the least important first.
 const SPARE: &[&str] = &[
     "Throttled ms",
     "Stolen ms",
@@ -32,7 +32,7 @@ struct Line {
 
 pub(super) struct Table {
     lines: Vec<Line>,
-    /// Parts of the line above it, the most important first.
+    /// Parts of the headline, the most important first.
     headline: Vec<String>,
     by: TopBy,
     sort: TopSort,
@@ -61,7 +61,7 @@ impl Table {
         Table { lines, headline, by: view.by, sort: view.sort, tells: shown.tells }
     }
 
-    /// The part of the line above it that fits.
+    /// The part of the headline that fits.
     pub(super) fn headline(&self, columns: Option<usize>) -> String {
         let mut line = String::new();
         for part in &self.headline {
@@ -132,13 +132,13 @@ fn name(key: &Key, groups: &Groups) -> String {
     }
 }
 
-/// Switches out, of whole slices and of others.
+/// Switches out, of complete slices and of others.
 fn switches(figures: &Figures) -> u64 {
     let slices = figures.of(Measure::Slice);
     slices.count() + slices.censored
 }
 
-/// The column that has what rows are sorted by.
+/// The column that rows are sorted by.
 fn heading(sort: TopSort) -> &'static str {
     match sort {
         TopSort::Wait => "Wait ms",

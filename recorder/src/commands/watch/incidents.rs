@@ -1,4 +1,4 @@
-//! Finds what is unusual in successive recordings.
+//! Finds unusual intervals in successive recordings.
 
 use std::fs::File;
 use std::io::{self, Write};
@@ -17,10 +17,10 @@ use crate::units::escape;
 use crate::units::text::{short, time_of_day};
 use crate::why::{self, Explanation, MOST_EXPLAINED, Pick, Query, WhyError};
 
-/// The version of the JSON. It changes when a member changes its meaning or is removed.
+/// The version of the JSON. It increases when a member is removed or changes its meaning.
 const VERSION: u32 = 1;
 
-/// Looks at one recording after the other.
+/// Analyses one recording after another.
 #[derive(Debug)]
 pub(super) struct Incidents {
     least_ns: u64,
@@ -29,32 +29,32 @@ pub(super) struct Incidents {
     not_seen_ns: u64,
 }
 
-/// Something that took unusually long.
+/// An interval that was unusually long.
 #[derive(Debug)]
 pub(super) struct Incident {
-    /// By how many nanoseconds it is longer than usual.
+    /// How much longer than usual it took, in nanoseconds.
     pub(super) excess_ns: u64,
-    /// When it ended, since 1970.
+    /// When it ended, as a Unix time.
     end: Duration,
     explanation: Explanation,
 }
 
 impl Incidents {
-    /// Looks for those that are longer than usual by at least `least`.
+    /// Looks for incidents that exceed the usual time by at least `least`.
     pub(super) fn new(least: Duration) -> Incidents {
         let least_ns = u64::try_from(least.as_nanos()).unwrap_or(u64::MAX);
         Incidents { least_ns, seen_until: None, not_seen_ns: 0 }
     }
 
-    /// How much time no recording has, between the first and the last.
+    /// How much time between the first and the last recording is in no recording.
     pub(super) fn not_seen(&self) -> Duration {
         Duration::from_nanos(self.not_seen_ns)
     }
 
-    /// Those that ended after the previous recording, ordered by time.
+    /// The incidents that ended after the previous recording, ordered by time.
     ///
     /// # Errors
-    /// [`WhyError`], but not that there is nothing to explain.
+    /// [`WhyError`], except that there is nothing to explain.
     pub(super) fn of(&mut self, path: &Path) -> Result<Vec<Incident>, WhyError> {
         let query = Query { pick: Pick::Incidents(MOST_EXPLAINED), ..Query::default() };
         let syscall = |machine: &str, number| call_name(machine, u16::try_from(number).ok()?);
@@ -88,7 +88,7 @@ impl Incidents {
     }
 }
 
-/// Opens a recording of this user, but not a file that another user has put in its place. The path is valid as long as the file is open.
+/// Opens a recording of this user; rejects a file that another user has put in its place. The path is valid as long as the file is open.
 fn open(path: &Path) -> io::Result<(File, PathBuf)> {
     let (folder, name) = (path.parent().unwrap_or(path), path.file_name().unwrap_or_default());
     let held = Regular::hold_in(File::open(folder)?.as_fd(), name.as_ref(), Links::NotLast)?;

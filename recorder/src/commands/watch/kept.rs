@@ -1,9 +1,9 @@
-//! Which recordings are kept: those of the worst incidents.
+//! Keeps the recordings of the worst incidents.
 
 use std::io;
 use std::path::{Path, PathBuf};
 
-/// The recordings that are kept, each with the length of its worst incident.
+/// The recordings that are kept, each with the excess of its worst incident.
 #[derive(Debug)]
 pub(super) struct Kept {
     most: usize,
@@ -16,8 +16,8 @@ impl Kept {
         Kept { most, files: Vec::new() }
     }
 
-    /// Keeps the recording at `path` if its worst incident, of `excess` nanoseconds, is among the worst. Removes it otherwise, and that of
-    /// a lesser one if there are too many. Returns whether it is kept, and what could not be removed.
+    /// Keeps the recording at `path` if its worst incident, of `excess` nanoseconds, is among the worst. Otherwise removes it; also removes
+    /// the recording of a lesser incident if there are too many. Returns whether it is kept, and which files could not be removed.
     pub(super) fn consider(&mut self, path: &Path, worst: Option<u64>) -> (bool, Vec<String>) {
         let Some(worst) = worst else { return (false, remove(path).into_iter().collect()) };
         let at = self.files.partition_point(|(of, _)| *of >= worst);

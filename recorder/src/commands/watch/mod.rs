@@ -8,9 +8,9 @@
 //!   this process                        looks, prints, removes the snapshot or keeps it
 //! ```
 //!
-//! What is unusual is decided for each snapshot by the rules of `fxtrec why`. An incident is printed once: by the first snapshot that has
-//! its end. Looking takes at most [`MOST_SHARE`] of a CPU: if the machine is too busy for that, it analyses less often, and says how much
-//! of the time it skipped.
+//! The rules of `fxtrec why` determine for each snapshot what is unusual. An incident is printed once: for the first snapshot that contains
+//! its end. The analysis takes at most [`MOST_SHARE`] of a CPU: if the machine is too busy for that, it runs less often, and reports how
+//! much of the time it skipped.
 
 mod incidents;
 mod kept;
@@ -33,13 +33,13 @@ use crate::units::text::{counted, short};
 use incidents::{Incident, Incidents};
 use kept::Kept;
 
-/// Analysis takes at most this part of a CPU: one part in this many.
+/// The analysis takes at most one part in this many of a CPU.
 const MOST_SHARE: u32 = 100;
 
-/// A snapshot reaches back so far before the last one, since an incident may have begun there.
+/// A snapshot overlaps the previous one by this much, since an incident may have begun there.
 const BEFORE: Duration = Duration::from_secs(2);
 
-/// Looks are not closer to each other.
+/// The shortest time between two analyses.
 const SHORTEST: Duration = Duration::from_secs(1);
 
 /// Why the watch ended.
@@ -56,8 +56,8 @@ pub enum WatchError {
     Write(#[from] io::Error),
 }
 
-/// Watches until it is asked to end, the duration has passed or COMMAND has exited; returns the status to exit with: that of the recorder,
-/// which is COMMAND's. Must be called before the process has a second thread.
+/// Watches until asked to end, the duration has passed or COMMAND has exited; returns the status to exit with: that of the recorder, which
+/// is COMMAND's. Must be called before the process starts a second thread.
 ///
 /// # Errors
 /// [`WatchError`].
@@ -65,7 +65,7 @@ pub fn run(args: &WatchArgs, out: &mut dyn Write, err: &mut dyn Write) -> Result
     let mut signals = Signals::catch().map_err(WatchError::Signals)?;
     let every = args.every.duration().max(SHORTEST);
     let failed = |path: &Path, source| WatchError::Folder { path: path.to_owned(), source };
-    // Files that are not kept are removed with this folder, which no other user can enter.
+    // Recordings that are not kept are removed with this folder, which no other user can enter.
     let temporary = std::env::temp_dir();
     let private = tempfile::Builder::new().prefix("fxtrec-watch-").tempdir_in(&temporary);
     let private = private.map_err(|error| failed(&temporary, error))?;
@@ -79,7 +79,7 @@ pub fn run(args: &WatchArgs, out: &mut dyn Write, err: &mut dyn Write) -> Result
     let output = folder.join("watch.fxt");
     let recorder = History::beside(&output, &options(args, every), &args.command);
     let recorder = recorder.map_err(WatchError::Recorder)?;
-    // The recorder and COMMAND were started with the usual priority.
+    // The recorder and COMMAND have already started with the usual priority.
     ThreadId::current().be_patient();
     let mut watch = Watch {
         recorder,
@@ -125,7 +125,7 @@ struct Watch<'a> {
     incidents: Incidents,
     kept: Kept,
     json: bool,
-    /// Whether the recorder has no COMMAND, and gets no signals of the terminal.
+    /// Whether the recorder has no COMMAND, and gets no signals from the terminal.
     alone: bool,
     began: Instant,
     printed: u64,
@@ -138,7 +138,7 @@ enum Woken {
     Time,
     /// The recorder may have ended.
     Child,
-    /// A signal requests the end. `from_user` says that a process sent it, and not the terminal, which sends it to the recorder as well.
+    /// A signal requests the end. `from_user`: a process sent it, not the terminal, which sends it to the recorder as well.
     End {
         from_user: bool,
     },
@@ -184,7 +184,7 @@ impl Watch<'_> {
         Ok(status)
     }
 
-    /// Looks at a recording and prints what is new in it; the recording is kept or removed. Returns the CPU time that this took.
+    /// Analyses a recording and prints its new incidents; the recording is kept or removed. Returns the CPU time that this took.
     fn look(&mut self, path: &Path) -> Result<Duration, WatchError> {
         let before = cpu_time();
         let new = match self.incidents.of(path) {
@@ -226,7 +226,7 @@ impl Watch<'_> {
         let missed = self.incidents.not_seen();
         if missed > Duration::ZERO {
             text += &format!(
-                "; {} of it was skipped, to stay below 1 % of a CPU or because memory held less",
+                "; {} of it was skipped, to stay below 1 % of a CPU or because memory did not reach back that far",
                 short(missed)
             );
         }
@@ -234,7 +234,7 @@ impl Watch<'_> {
     }
 }
 
-/// Waits until a time, or for a signal. If the end was requested, only for signals.
+/// Waits until a time, or for a signal. If the end was requested, waits only for signals.
 fn wait(signals: &mut Signals, due: Instant, ending: bool) -> Result<Woken, WatchError> {
     loop {
         while let Some(caught) = signals.read().map_err(WatchError::Signals)? {

@@ -1,4 +1,4 @@
-//! `fxtrec why`: from "late" to "because".
+//! `fxtrec why`: explains why a thread was late.
 
 use std::cmp::Reverse;
 use std::io::{self, BufReader, BufWriter, Seek, Write};
@@ -28,10 +28,10 @@ pub enum Error {
     /// The trace with its incidents cannot be written.
     #[error(transparent)]
     Annotate(#[from] ConvertError),
-    /// Traces were to be in a directory.
+    /// A directory has no traces or cannot be read.
     #[error(transparent)]
     Many(#[from] ManyError),
-    /// Something is about one trace.
+    /// An option needs a single trace.
     #[error("{0} is about one trace, and there are several: name one")]
     OneOnly(&'static str),
     /// None of several traces has anything to explain.
@@ -82,7 +82,7 @@ fn explain(query: &Query, path: &Path, open: Open) -> Result<Answer, Error> {
     })
 }
 
-/// Lists the worst of each trace.
+/// Lists the worst delay of each trace.
 fn run_many(args: &WhyArgs, out: &mut dyn Write) -> Result<(), Error> {
     let about_one = [
         (args.json, "--json"),
@@ -102,7 +102,7 @@ fn run_many(args: &WhyArgs, out: &mut dyn Write) -> Result<(), Error> {
     let mut answers = Vec::new();
     let work = |path: &Path| match explain(&query, path, read) {
         Ok(answer) => Ok(Some(answer)),
-        // A thread or span need not be in each of them.
+        // The thread or span may be missing in a trace.
         Err(Error::Why { .. }) => Ok(None),
         Err(error) => Err(error),
     };
@@ -119,7 +119,7 @@ fn run_many(args: &WhyArgs, out: &mut dyn Write) -> Result<(), Error> {
     quietly(why::write_files(&answers, &mut out).and_then(|()| out.flush()))
 }
 
-/// Explains the worst thing in a recording of the whole machine that did not happen to this process, which watches it.
+/// Explains the worst delay in a recording of the whole machine, leaving out this process, which recorded it.
 ///
 /// # Errors
 /// As of [`run`].
@@ -130,7 +130,7 @@ pub fn worst_of_others(path: &Path, out: &mut dyn Write) -> Result<(), Error> {
     answer.explanations.retain(|why| !own.join(why.thread.tid.to_string()).exists());
     answer.explanations.truncate(1);
     if answer.explanations.is_empty() {
-        return Ok(writeln!(out, "Nothing happened to other programs than fxtrec.")?);
+        return Ok(writeln!(out, "No program other than fxtrec was late.")?);
     }
     Ok(why::write_text(&answer, &path.to_string_lossy(), out)?)
 }

@@ -7,7 +7,7 @@ use super::*;
 use crate::commands::trace_file::tests::through_a_pipe;
 use crate::report::scene::{Leaves, Scene};
 
-/// `app` is kept from its CPU by a thread with a name that a terminal would obey.
+/// `app` is kept from its CPU by a thread whose name contains terminal control characters.
 fn scene() -> Scene {
     let mut scene = Scene::of_command("waker,syscall", 100);
     scene.name(100, "app").name(201, "\x1b[2Jhog");
@@ -42,7 +42,7 @@ fn why(line: &[&str]) -> String {
 }
 
 #[test]
-fn what_is_there_of_a_truncated_file_is_explained_and_that_it_is_truncated_is_said() {
+fn what_is_there_of_a_truncated_file_is_explained_and_that_it_is_truncated_is_reported() {
     let note = "The file is truncated: it ends before the recording did.";
     assert!(!why(&[]).contains(note));
     assert!(!why(&["--json"]).contains("truncated"));
@@ -92,7 +92,7 @@ fn options_choose_the_interval() {
 
 #[test]
 fn times_of_the_day_are_printed_and_taken() {
-    // It begins at 20:37:56.
+    // The trace begins at 20:37:56.
     let offset = 1_700_000_000_000_000_000 / 86_400_000_000_000 * 86_400_000_000_000;
     let offset = offset + ((20 * 60 + 37) * 60 + 56) * 1_000_000_000;
     let mut scene = Scene::of_command_at(offset, "waker,syscall", 100);
@@ -163,7 +163,7 @@ fn json_has_the_same() {
 }
 
 #[test]
-fn what_cannot_be_done_is_said_with_the_file() {
+fn what_cannot_be_done_is_reported_with_the_file() {
     let error = why_of(Scene::new().bytes(), &[]).expect_err("nothing happens in it").to_string();
     assert!(error.contains("no switch and no wake-up"), "{error}");
     let error = why_of(b"this is no trace", &[]).expect_err("no trace");

@@ -96,7 +96,7 @@ pub(super) fn within(thread: &str, from: u64, to: u64) -> Query {
     Query { from: Some(from * 1000), to: Some(to * 1000), ..of(thread) }
 }
 
-/// The parts in a short form: what, who or why, microseconds.
+/// The parts in a short form: kind, thread or reason, microseconds.
 pub(super) fn parts(why: &Explanation) -> Vec<(String, u64)> {
     why.blame
         .iter()

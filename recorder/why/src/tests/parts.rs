@@ -1,4 +1,4 @@
-//! The parts of intervals, and what becomes of them where something is not known.
+//! The parts of intervals, and how unknown facts affect them.
 
 use fxt_reader::Reader;
 use fxt_writer::Value;
@@ -19,10 +19,11 @@ fn what_was_taken_of_a_slice_is_no_ones_own_time() {
     scene.end(20_000);
     let why = ask(&scene, &within("t101", 0, 10_000));
     assert_eq!(parts(&why), expect(&[("on_cpu", 6_500), ("stolen", 3_000), ("interrupts", 500)]));
-    // Where within the slice it was, nobody knows.
+    // The position of that time within the slice is unknown.
     let why = ask(&scene, &within("t101", 1_000, 10_000));
     assert_eq!(parts(&why), expect(&[("on_cpu", 5_500), ("on_cpu_undivided", 3_500)]));
-    // Nor of an interval that ends within it, by one pass as by two, and also if another begins to run elsewhere before it is over.
+    // The same holds for an interval that ends within the slice, in one pass as well as in two, even if another thread starts to run
+    // elsewhere before it is over.
     let why = ask(&scene, &within("t101", 0, 9_000));
     assert_eq!(parts(&why), expect(&[("on_cpu", 5_500), ("on_cpu_undivided", 3_500)]));
     by_one_pass_as_by_two(&scene, &within("t101", 0, 9_000), 100);
@@ -34,7 +35,7 @@ fn what_was_taken_of_a_slice_is_no_ones_own_time() {
     let why = ask(&scene, &within("t101", 0, 9_000));
     assert_eq!(parts(&why), expect(&[("on_cpu", 5_500), ("on_cpu_undivided", 3_500)]));
     by_one_pass_as_by_two(&scene, &within("t101", 0, 9_000), 100);
-    // What was taken of the next slice is no matter.
+    // The time that was taken from the next slice does not matter.
     let mut scene = Scene::with_causes(ALL);
     scene.switch(0, 0, 0, Leaves::R, 101).switch(10_000, 0, 101, Leaves::S, 0);
     scene.switch(10_500, 0, 0, Leaves::R, 101);
@@ -43,14 +44,14 @@ fn what_was_taken_of_a_slice_is_no_ones_own_time() {
     let why = ask(&scene, &within("t101", 0, 9_000));
     assert_eq!(parts(&why), expect(&[("on_cpu", 9_000)]));
     by_one_pass_as_by_two(&scene, &within("t101", 0, 9_000), 100);
-    // After a loss before that, nobody knows what was taken: it is as it was known until then.
+    // If a loss precedes that, the taken time is unknown: the state before the loss applies.
     let mut scene = Scene::with_causes(ALL);
     scene.switch(0, 0, 0, Leaves::R, 101).lose(9_500, 0, 1);
     scene.switch_with((10_000, 0), 101, Leaves::S, 0, &facts);
     scene.end(20_000);
     let why = ask(&scene, &within("t101", 0, 9_000));
     assert_eq!(parts(&why), expect(&[("on_cpu", 9_000)]));
-    // More than the slice cannot have been taken.
+    // No more than the slice can have been taken.
     let mut scene = Scene::with_causes(ALL);
     scene.switch(0, 0, 0, Leaves::R, 101);
     let facts = [("steal_ns", Value::Uint64(u64::MAX)), ("irq_ns", Value::Uint64(u64::MAX))];
@@ -84,7 +85,7 @@ fn a_wait_is_told_by_who_had_the_cpu() {
 }
 
 #[test]
-fn a_wait_that_crosses_queues_is_told_by_those_of_each() {
+fn a_wait_that_crosses_queues_is_reported_by_those_of_each() {
     let mut scene = Scene::with_causes(ALL);
     scene.switch(0, 0, 0, Leaves::R, 201);
     scene.switch(0, 1, 0, Leaves::R, 202);
@@ -97,7 +98,7 @@ fn a_wait_that_crosses_queues_is_told_by_those_of_each() {
     let why = ask(&scene, &within("t101", 1_000, 6_000));
     let expected = [("waiting t203", 2_500), ("waiting t201", 2_000), ("waiting t202", 500)];
     assert_eq!(parts(&why), expect(&expected));
-    // Without the fact, the queue that it was put in counts.
+    // Without the fact, the queue into which it was put counts.
     let mut scene = Scene::with_causes("waker");
     scene.switch(0, 0, 0, Leaves::R, 201);
     scene.switch(0, 1, 0, Leaves::R, 202);
@@ -203,7 +204,7 @@ fn after_a_loss_nothing_open_is_certain_but_what_has_a_cpu() {
     assert_eq!(parts(&why), expect(&expected));
     let why = ask(&scene, &within("t102", 1_000, 6_000));
     assert_eq!(parts(&why), expect(&[("on_cpu", 5_000)]));
-    // Also where the interval ends before the thread is heard of again.
+    // This is also true if the interval ends before the next event about the thread.
     let why = ask(&scene, &within("t101", 1_000, 4_500));
     assert_eq!(
         parts(&why),
@@ -225,7 +226,7 @@ fn a_waker_that_has_left_its_cpu_before_the_wake_up_took_effect_is_followed() {
     let why = ask(&scene, &within("t101", 1_000, 5_010));
     let expected = [(1, "t201 on_cpu", 4_000), (1, "t201 underway", 4), (0, "t101 waiting", 6)];
     assert_eq!(chain(&why), links(&expected));
-    // One that was not seen running for long is not followed.
+    // A thread is not followed if it was not seen running for a long time.
     let mut scene = Scene::with_causes(ALL);
     scene.switch(0, 0, 0, Leaves::R, 201);
     scene.switch(0, 1, 0, Leaves::R, 101);
@@ -269,7 +270,7 @@ fn a_recording_of_some_processes_is_asked_about_those() {
     scene.end(60_000);
     let why = ask(&scene, &Query::default());
     assert_eq!((why.thread.comm.as_str(), why.from_ns), ("t101", 2_000_000));
-    // Where wake-ups of all threads are recorded, that of the other one was longer.
+    // If wake-ups of all threads are recorded, the other thread's wake-up took longer.
     let mut all = Scene::new();
     all.wake(500, 0, 101);
     all.switch(1_000, 0, 201, Leaves::R, 101);

@@ -15,7 +15,7 @@ pub(super) fn koid(thread: usize) -> u64 {
     101 + thread as u64
 }
 
-/// What a thread does in a microsecond.
+/// The state of a thread in a microsecond.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Does {
     Unseen,
@@ -40,7 +40,7 @@ pub(super) struct Truth {
     pub(super) does: Vec<Vec<Does>>,
     /// By CPU, the thread that has it.
     has: Vec<Vec<Option<usize>>>,
-    /// By thread: the times at which it was woken, and by whom.
+    /// By thread: the times at which it was woken, and its wakers.
     pub(super) woken: Vec<Vec<(u64, WokenBy)>>,
     /// By thread: its first record, if that says that it slept until then; else 0.
     first: Vec<usize>,
@@ -148,7 +148,7 @@ fn play_in(mut scene: Scene, steps: &[Step]) -> (Scene, Truth) {
     (scene, truth)
 }
 
-/// The part to which a microsecond of a thread's own time belongs.
+/// The part that a microsecond of a thread's own time belongs to.
 fn part(truth: &Truth, thread: usize, at: usize) -> String {
     match truth.does[thread][at] {
         Does::Unseen => "unknown".to_owned(),
@@ -241,7 +241,7 @@ pub(super) fn steps() -> impl Strategy<Value = Vec<Step>> {
     prop::collection::vec(any::<Step>(), 20..200)
 }
 
-/// Events of any kind in any order, each a few microseconds after the one before.
+/// Events of any kind in any order, each a few microseconds after the previous one.
 fn anything(steps: &[(u8, u8, u8, u8, u8)]) -> Scene {
     let mut scene = Scene::with_causes(ALL);
     let mut now = 0;

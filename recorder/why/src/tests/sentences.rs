@@ -1,4 +1,4 @@
-//! The cause in a sentence, of scenes with one cause each.
+//! The cause in a sentence, for scenes with one cause each.
 
 use fxt_writer::{Koid, Text, Value};
 use fxtrec_report::scene::{Leaves, Scene};
@@ -18,7 +18,7 @@ fn inversion() -> Scene {
     inversion_of(&call(FUTEX))
 }
 
-/// The same, with what the recording tells of the wait.
+/// The same, with recorded facts about the wait.
 fn inversion_of(wait: &[(&'static str, Value<'static>)]) -> Scene {
     let mut scene = Scene::of_command(ALL, 100);
     scene.name(100, "main").name(101, "audio").name(102, "ui-params");
@@ -81,7 +81,7 @@ fn a_wait_for_a_connection_names_its_ends_and_who_has_the_other_one() {
 #[test]
 fn an_asynchronous_span_is_followed_from_the_thread_that_ended_it() {
     let mut scene = Scene::of_command(ALL, 100);
-    // 101 works for it until 40 and wakes 102, which ends it at 60; an operation of another name has the same id.
+    // 101 works on it until 40 and wakes 102, which ends it at 60; an operation with another name has the same id.
     scene.switch(0, 0, 0, Leaves::R, 101).switch(1, 1, 0, Leaves::R, 102);
     scene.switch_with((5, 1), 102, Leaves::S, 0, &call(FUTEX));
     scene.wake_by(40, 1, 102, 101).switch(40, 1, 0, Leaves::R, 102);
@@ -130,7 +130,7 @@ fn a_lock_whose_owner_is_preempted() {
 }
 
 #[test]
-fn a_recording_without_these_facts_says_what_it_does_not_tell() {
+fn a_recording_without_these_facts_says_what_it_does_not_report() {
     let mut scene = Scene::of_command("", 100);
     scene.name(100, "main").name(101, "audio");
     scene.switch(1_000, 1, 0, Leaves::R, 101);
@@ -163,7 +163,7 @@ fn a_thread_that_a_hog_keeps_from_its_cpu() {
     assert!(why.advice[0].contains("higher priority than hog[201]"), "{:?}", why.advice);
 }
 
-/// A client sends a packet, and waits until a packet of a server wakes it, whom it has woken by one.
+/// A client wakes a server with a packet, and waits until a packet from the server wakes it.
 fn request() -> Scene {
     let mut scene = Scene::of_command(ALL, 100);
     scene.name(100, "client").name(201, "server");
@@ -201,7 +201,7 @@ fn who_waits_for_a_packet_waits_for_what_its_sender_does_and_then_for_the_packet
     assert_eq!(chain(&why), links(&expected));
 }
 
-/// A wake-up by the completion of a request that `by` has made so many microseconds before, and the disk got later.
+/// A wake-up by the completion of a request that `by` submitted this many microseconds earlier, and that the disk got later.
 fn done(by: u64, made: u64, issued: u64) -> [(&'static str, Value<'static>); 7] {
     let text = |text| Value::Str(Text::Inline(text));
     [
@@ -433,7 +433,7 @@ fn a_thread_that_waits_for_a_time() {
         "ticker[100] made no progress for 50.0 ms: slept 50.0 ms in clock_nanosleep until an interrupt or a timer woke it."
     );
     assert!(why.advice[0].contains("look at its timers"), "{:?}", why.advice);
-    // Nobody is late because he slept: of that, only the wait after it counts.
+    // Sleeping does not make a thread late: only the wait after the sleep counts.
     let late = ask(&scene, &Query::default());
     assert_eq!((late.from_ns, late.to_ns), (52_000_000, 52_020_000));
 }
@@ -572,7 +572,7 @@ fn the_span_that_is_longest_beyond_its_median_is_chosen() {
 #[test]
 fn only_command_and_what_it_started_are_asked_about_without_a_thread() {
     let mut scene = inversion();
-    // Somebody else waits for longer, and was there before.
+    // Another thread waits for longer, and existed earlier.
     scene.switch(510_000, 0, 0, Leaves::R, 50);
     scene.switch(511_000, 0, 50, Leaves::R, 201);
     scene.switch(761_000, 0, 201, Leaves::S, 50);
@@ -593,13 +593,13 @@ fn only_command_and_what_it_started_are_asked_about_without_a_thread() {
 fn that_command_waited_for_the_recorder_to_begin_is_no_delay() {
     let mut scene = Scene::recorded_by(900, ALL, Some(100));
     scene.name(900, "fxtrec").name(100, "app").name(101, "worker");
-    // It is made by the recorder, which wakes it for that.
+    // The recorder creates it, and wakes it to begin.
     scene.wake_by(0, 0, 100, 900);
     scene.switch(10, 0, 0, Leaves::R, 100);
     scene.switch_with((1_000, 0), 100, Leaves::S, 0, &call(FUTEX));
     scene.wake_by(200_000, 0, 100, 900);
     scene.switch(200_100, 0, 0, Leaves::R, 100);
-    // The first delay of its own, and one that the recorder ended later.
+    // The first delay is its own; the recorder ended a later one.
     scene.switch_with((210_000, 0), 100, Leaves::S, 0, &call(FUTEX));
     scene.wake_by(240_000, 0, 100, 101);
     scene.switch(240_100, 0, 0, Leaves::R, 100);
@@ -656,7 +656,7 @@ fn of_two_that_wait_for_the_same_the_last_one_is_explained() {
     scene.name(100, "main").name(101, "audio").name(102, "owner").name(201, "hog");
     scene.switch(1_000, 0, 0, Leaves::R, 102);
     scene.switch(1_000, 1, 0, Leaves::R, 101);
-    // The owner is late for longer than audio, which does not need its lock at once.
+    // The owner is late for longer than audio, which does not need the lock at once.
     scene.switch(2_000, 0, 102, Leaves::R, 201);
     scene.switch_with((5_000, 1), 101, Leaves::S, 0, &call(FUTEX));
     scene.switch(62_000, 0, 201, Leaves::S, 102);
@@ -696,7 +696,7 @@ fn waits_after_wake_ups_name_the_cpu_and_who_had_it() {
     );
 }
 
-/// A wait for a futex, and who has the lock.
+/// A wait for a futex, and the owner of the lock.
 fn futex(owner: Option<u64>) -> Vec<(&'static str, Value<'static>)> {
     let owner = owner.map(|owner| ("futex_owner", Value::Koid(fxt_writer::Koid(owner))));
     let wait = [("syscall", Value::Uint32(FUTEX)), ("futex", Value::Pointer(0x7f00_1000))];
@@ -741,7 +741,7 @@ fn a_lock_of_the_kernel_has_its_kind_its_call_and_who_woke_the_thread_as_its_lik
     {
         let why = ask(&inversion_of(&lock(kind)), &of("audio"));
         let expected = format!(
-            "audio[101] was 187 ms late: blocked 187 ms on a lock of the kernel ({told}) in read until \
+            "audio[101] was 187 ms late: blocked 187 ms on a kernel lock ({told}) in read until \
              ui-params[102], probably its owner, woke it, which was preempted for 186 ms by hog-1[201] and hog-2[202]."
         );
         assert_eq!(why.sentence, expected);
@@ -754,7 +754,8 @@ fn a_lock_of_the_kernel_has_its_kind_its_call_and_who_woke_the_thread_as_its_lik
     }
     let name = ("kernel_lock_name", Value::Str(fxt_writer::Text::Inline("rtnl_mutex")));
     let why = ask(&inversion_of(&[lock("mutex"), vec![name]].concat()), &of("audio"));
-    let told = "blocked 187 ms on a lock of the kernel (mutex rtnl_mutex) in read until ui-params[102], probably";
+    let told =
+        "blocked 187 ms on a kernel lock (mutex rtnl_mutex) in read until ui-params[102], probably";
     assert!(why.sentence.contains(told), "{}", why.sentence);
     assert_eq!(why.waits[0].kernel_lock_name.as_deref(), Some("rtnl_mutex"));
 }
@@ -769,13 +770,13 @@ fn a_futex_without_owner_has_an_unknown_one_and_the_thread_that_woke_is_named() 
         "{}",
         why.sentence
     );
-    // A wait that goes on beyond the end has a lock, too, and so has one that began before the interval.
+    // A wait that continues beyond the end has a lock, too, and so does one that began before the interval.
     let why = ask(&inversion_of(&futex(Some(102))), &within("audio", 50_000, 60_000));
     assert!(why.sentence.contains("held by ui-params[102]"), "{}", why.sentence);
 }
 
 #[test]
-fn what_the_holder_of_a_lock_did_is_told_if_another_thread_ended_the_wait() {
+fn what_the_holder_of_a_lock_did_is_reported_if_another_thread_ended_the_wait() {
     // hog-1 has the lock, and had the CPU until hog-2 took it.
     let why = ask(&inversion_of(&futex(Some(201))), &of("audio"));
     assert!(
@@ -789,14 +790,14 @@ fn what_the_holder_of_a_lock_did_is_told_if_another_thread_ended_the_wait() {
     assert_eq!(wait.owner.as_ref().map(|who| who.tid), Some(201));
     let meanwhile = wait.owner_blame.as_ref().expect("it is another than the one that woke audio");
     assert_eq!(meanwhile.iter().map(|part| part.ns).sum::<u64>(), wait.to_ns - wait.from_ns);
-    // Where the owner ended the wait, the chain has what it did.
+    // If the owner ended the wait, the chain contains its activity.
     let why = ask(&inversion_of(&futex(Some(102))), &of("audio"));
     assert_eq!(why.waits[0].owner_blame, None);
     assert!(!why.sentence.contains("meanwhile"), "{}", why.sentence);
 }
 
 #[test]
-fn a_lock_that_is_not_free_at_the_end_tells_what_its_holder_does() {
+fn a_lock_that_is_not_free_at_the_end_shows_what_its_holder_does() {
     let why = ask(&inversion_of(&futex(Some(102))), &within("audio", 50_000, 60_000));
     assert!(
         why.sentence.ends_with(
@@ -827,7 +828,7 @@ fn the_end_of_a_thread_is_no_lock() {
 }
 
 #[test]
-fn that_a_waker_ended_then_is_told_where_it_may_be_what_was_waited_for() {
+fn that_a_waker_ended_then_is_reported_where_it_may_be_what_was_waited_for() {
     let mut scene = Scene::of_command(ALL, 100);
     scene.name(100, "main").name(101, "boss").name(102, "worker");
     scene.switch(1_000, 0, 0, Leaves::R, 102).switch(1_000, 1, 0, Leaves::R, 101);
@@ -840,14 +841,14 @@ fn that_a_waker_ended_then_is_told_where_it_may_be_what_was_waited_for() {
         "boss[101] was 57.0 ms late: blocked 57.0 ms in futex until worker[102] woke it, which ran for 57.0 ms."
     );
     assert!(why.waits[0].waker_ended);
-    // One that goes on with something else has not.
+    // A frame that continues with something else has none.
     let mut scene = inversion();
     scene.switch(200_000, 0, 0, Leaves::R, 102).switch(201_000, 0, 102, Leaves::X, 0).end(600_000);
     assert!(!ask(&scene, &of("audio")).waits[0].waker_ended);
 }
 
 #[test]
-fn the_functions_in_which_threads_were_blocked_are_told() {
+fn the_functions_in_which_threads_were_blocked_are_reported() {
     use fxtrec_report::stacks::example::{MS, trace};
     let bytes = trace(true);
     let query = Query { metric: Some(Metric::Blocked), pick: Pick::Worst(3), ..of("work;er") };
@@ -872,7 +873,7 @@ fn the_functions_in_which_threads_were_blocked_are_told() {
 }
 
 #[test]
-fn what_a_runtime_needs_for_the_names_of_its_functions_is_said_once() {
+fn what_a_runtime_needs_for_the_names_of_its_functions_is_reported_once() {
     use fxtrec_report::stacks::example::trace_of;
     let advice = |library: &str, named: &[u64]| {
         let bytes = trace_of(true, library, named);
@@ -952,7 +953,7 @@ fn a_snapshot_is_explained_by_the_delay_that_it_was_written_for_and_not_by_the_l
     let long = ((10, 40_010), 200, "runqueue > 1ms");
     let why = ask(&two_that_fire(Some(long)), &Query::default());
     assert_eq!((why.thread.comm.as_str(), why.length_ns), ("long", 40_000_000));
-    // What is asked for comes first.
+    // The requested thread is first.
     let query = Query { metric: Some(Metric::RunQueue), ..Query::default() };
     assert_eq!(ask(&two_that_fire(Some(short)), &query).thread.comm, "long");
     let why = ask(&two_that_fire(None), &Query::default());

@@ -14,10 +14,10 @@ fn call(number: u32) -> [(&'static str, Value<'static>); 1] {
 
 const WRITE: u32 = 1;
 
-/// The process that made the recording.
+/// The process of the recorder.
 const RECORDER: u64 = 900;
 
-/// The usual time of the client's requests in microseconds; one request takes another time.
+/// The usual time of the client's requests in microseconds; one request takes a different time.
 const USUAL: u64 = 200;
 
 /// A client sleeps for 3 ms, sends a request, and waits for the server's answer. COMMAND creates both and waits for the client's end.
@@ -73,8 +73,8 @@ fn the_request_that_takes_unusually_long_is_explained_and_not_the_longest_wait()
     assert!(text.ends_with("\nAll of sh: fxtrec why a.fxt --critical-path\n"), "{text}");
 }
 
-/// A script (100) runs a pipeline of `seq` and `sort`, which reads slowly once, and then `gzip` for `rest` milliseconds. Of each write that
-/// waits for `sort`, `stack` tells in which kernel function.
+/// A script (100) runs a pipeline of `seq` and `sort`, which reads slowly once, and then `gzip` for `rest` milliseconds. For each write
+/// that waits for `sort`, `stack` contains the kernel function.
 fn pipeline(rest: u64, stack: Option<&str>) -> Scene {
     let mut scene = Scene::of_command(ALL, 100);
     scene.name(100, "script.sh").name(201, "script.sh").name(202, "script.sh");
@@ -129,7 +129,7 @@ fn a_wrapper_around_a_service_is_no_script() {
     assert_eq!((why.subject, why.thread.tid), ("unit", 101), "{}", why.sentence);
     let why = ask(&pipeline(1, Some("tcp_recvmsg")), &Query::default());
     assert_eq!((why.subject, why.thread.tid), ("wait", 201), "{}", why.sentence);
-    // The same as one of several steps.
+    // The same, as one of several steps.
     let why = ask(&pipeline(200, Some("tcp_recvmsg")), &Query::default());
     assert_eq!(why.subject, "critical_path", "{}", why.sentence);
 }
@@ -321,7 +321,7 @@ fn build() -> Scene {
 }
 
 #[test]
-fn of_a_build_the_critical_path_is_told() {
+fn of_a_build_the_critical_path_is_reported() {
     let scene = build();
     for critical_path in [false, true] {
         let why = ask(&scene, &Query { critical_path, ..Query::default() });
@@ -339,7 +339,7 @@ fn of_a_build_the_critical_path_is_told() {
     assert!(matches!(none, Err(crate::WhyError::NoCommand)), "{none:?}");
 }
 
-/// Work of a thread, in microseconds: how long it runs, and how often and how long it is meanwhile blocked until an interrupt.
+/// The work of a thread, in microseconds: how long it runs, and how often and how long it is blocked until an interrupt.
 type Work = (u64, u8, u64);
 
 fn thread_that_works(list: &[Work]) -> Scene {
@@ -436,7 +436,7 @@ fn a_lock_that_is_tried_again_and_again_is_one_delay_with_the_thread_that_ran_me
     assert!(why.sentence.ends_with("; meanwhile export[101] ran for 501 ms."), "{}", why.sentence);
 }
 
-/// A thread works for 100 us at a time and sleeps in between. Once, its work takes ten tries, 10 ms apart; `during` happens in each of
+/// A thread works for 100 us at a time and sleeps in between. Once, its work takes ten attempts, 10 ms apart; `during` happens in each of
 /// them.
 fn tried_again(during: impl Fn(&mut Scene, u64, u32)) -> Scene {
     let mut scene = Scene::of_command(ALL, 100);

@@ -1,4 +1,5 @@
-//! What recordings tell besides switches and wake-ups. What a kernel or a source cannot tell is said, and is no zero.
+//! The facts that recordings contain in addition to switches and wake-ups. A fact that a kernel or a source cannot provide is reported as
+//! missing, not as zero.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
@@ -19,8 +20,8 @@ use fxtrec_tests::workload::threads;
 use crate::Outcome;
 use crate::recordings::{program, record_or_refused, workload};
 
-/// All facts, in the order of reports, each with a column that `--show causes` has for it alone, and an argument of
-/// switches or wake-ups that only recordings with it have.
+/// All facts, in the order of reports, each with a column that only it has in `--show causes`, and an argument of switches or wake-ups that
+/// only recordings with it have.
 const FACTS: [(&str, Option<&str>, Option<&str>); 11] = [
     ("steal", Some("Steal ms"), Some("steal_ns")),
     ("irq", Some("IRQ ms"), Some("irq_ns")),
@@ -35,17 +36,17 @@ const FACTS: [(&str, Option<&str>, Option<&str>); 11] = [
     ("requests", None, None),
 ];
 
-/// The facts that the recording says it has.
+/// The facts that the recording lists.
 pub(crate) fn told(recording: &Recording) -> BTreeSet<String> {
     let info = recording.trace.info();
     let causes = info.args.get("causes").expect("every recording says so");
     causes.split(',').filter(|word| !word.is_empty()).map(str::to_owned).collect()
 }
 
-/// What `fxtrec report --show causes` says, held against the facts that the recording has.
+/// Compares the output of `fxtrec report --show causes` with the facts that the recording has.
 ///
 /// # Panics
-/// When a fact that is not recorded has a column, or is not said to be missing.
+/// When a fact that is not recorded has a column, or is not reported as missing.
 pub(crate) fn report_of(folder: &Folder, told: &BTreeSet<String>) -> String {
     let options = ["report", "t.fxt", "--show", "causes", "--rows", "0"];
     let table = folder.fxtrec(options).expect(0).stdout;
@@ -66,7 +67,7 @@ fn is_realtime() -> bool {
     version.contains("PREEMPT_RT")
 }
 
-/// The facts that this kernel has to tell this source.
+/// The facts that this kernel can provide to this source.
 fn expected(source: &str) -> BTreeSet<&'static str> {
     let mut facts = BTreeSet::from(["migrate"]);
     if source != "bpf" {
@@ -82,7 +83,7 @@ fn expected(source: &str) -> BTreeSet<&'static str> {
     facts
 }
 
-/// Threads that block in one system call each, and what becomes of that in the report.
+/// Threads that block in one system call each, and the report about them.
 pub(crate) fn facts(source: &str) -> Outcome {
     const ROUNDS: u64 = 30;
     let folder = Folder::new();
@@ -96,7 +97,7 @@ pub(crate) fn facts(source: &str) -> Outcome {
         Err(refused) => return refused,
     };
     let told = told(&recording);
-    // Whether stolen time is told depends on how the kernel was configured, and quotas on what is mounted.
+    // Whether stolen time is available depends on the kernel's configuration, and quotas depend on the mounted file systems.
     let is_sure = |fact: &&str| !matches!(*fact, "steal" | "quotas");
     let sure: BTreeSet<&str> = told.iter().map(String::as_str).filter(is_sure).collect();
     assert_eq!(sure, expected(source), "{}", recording.said);
@@ -119,7 +120,7 @@ pub(crate) fn facts(source: &str) -> Outcome {
     Outcome::Fine(text)
 }
 
-/// Each thread of the workload is said to have blocked in its system call as often as it did, and hardly in another.
+/// Each thread of the workload is reported as blocked in its system call as often as it was, and hardly in another.
 fn named_calls(recording: &Recording, table: &str, rounds: u64) -> Vec<&'static str> {
     const NAMES: [(libc::c_long, &str); 5] = [
         (libc::SYS_futex, "futex"),
@@ -153,7 +154,7 @@ fn named_calls(recording: &Recording, table: &str, rounds: u64) -> Vec<&'static 
     seen
 }
 
-/// Who ends the waits of threads that wait for each other, and of one that waits for its timer.
+/// Which threads end the waits of threads that wait for each other, and of one that waits for its timer.
 pub(crate) fn wakers() -> Outcome {
     const ROUNDS: usize = 500;
     let record = |command: &[&str]| {
@@ -176,19 +177,19 @@ pub(crate) fn wakers() -> Outcome {
         let partners: BTreeSet<u64> =
             own.iter().filter_map(|it| it.waker).filter(|waker| is_ours(*waker)).collect();
         assert!(partners.len() <= 1, "{thread:?} is woken by its partner: {partners:?}");
-        // The one that only computes waits for nobody.
+        // The thread that only computes never waits.
         let Some(&partner) = partners.first() else { continue };
         by_partner += own.iter().filter(|it| it.waker == Some(partner) && !it.interrupt).count();
         all += own.len();
         pairs.insert(thread.koid, partner);
     }
-    // One of a pair may never wait: its byte is always there before it asks.
+    // One thread of a pair may never wait, because its byte is always there first.
     let both: BTreeSet<_> = pairs.iter().map(|(a, b)| (a.min(b), a.max(b))).collect();
     let members: BTreeSet<_> = both.iter().flat_map(|(a, b)| [a, b]).collect();
     assert_eq!((both.len(), members.len()), (2, 4), "two pairs: {pairs:?}");
-    // A thread that is between a lock and its end of a socket may be woken by an interrupt, but hardly ever.
+    // A thread between a lock and its end of a socket may be woken by an interrupt, but hardly ever.
     assert!(by_partner * 100 >= all * 98, "{by_partner} of {all}");
-    // Which of the two waits in a round is a race: the one that is late finds its byte, and blocks not at all.
+    // Which of the two waits in a round is a race: the late one finds its byte, and does not block.
     assert!(all >= ROUNDS, "{all} waits in {ROUNDS} rounds of two pairs");
 
     let recording = match record(&[&workload, "calls", "50"]) {
@@ -220,7 +221,7 @@ pub(crate) fn wakers() -> Outcome {
     ))
 }
 
-/// On which lock each thread waits, and who has it.
+/// Which lock each thread waits for, and its owner.
 pub(crate) fn locks() -> Outcome {
     const ROUNDS: usize = 20;
     let program = build("locks.c", &[]);
@@ -243,8 +244,8 @@ pub(crate) fn locks() -> Outcome {
     ))
 }
 
-/// What `fxtrec why` says of a thread that is late for a planted reason. Emulated machines start COMMAND slowly, so that its
-/// beginning may be later than what is planted: the thread is named.
+/// The output of `fxtrec why` for a thread that is late for a planted reason. Emulated machines start COMMAND slowly, so its beginning may
+/// be later than the planted delay: the thread is named explicitly.
 pub(crate) fn why(scene: &str) -> Outcome {
     let (thread, parts): (_, &[&str]) = match scene {
         "inversion" => ("audio", &["late: blocked", "until ui-params[", "preempted for", "hog-"]),
@@ -271,7 +272,7 @@ pub(crate) fn why(scene: &str) -> Outcome {
     Outcome::Fine(sentence.to_owned())
 }
 
-/// A cgroup with a quota, by the first or the second version of cgroups, and two threads in it that use it up again and again.
+/// A cgroup with a quota, in version 1 or version 2 of cgroups, and two threads in it that use it up repeatedly.
 pub(crate) fn quota(version: &str) -> Outcome {
     let group = Group::new(version);
     let folder = Folder::new();
@@ -313,7 +314,7 @@ pub(crate) fn quota(version: &str) -> Outcome {
     ))
 }
 
-/// For how long threads were throttled by this group, each CPU's time counted once, as the group itself does.
+/// How long threads were throttled by this group, each CPU's time counted once, as the group itself counts.
 fn covered(recording: &Recording, name: &str) -> u64 {
     let mut out: BTreeMap<u64, (u64, u16)> = BTreeMap::new();
     let mut spans: BTreeMap<u16, Vec<(u64, u64)>> = BTreeMap::new();
@@ -338,7 +339,7 @@ fn covered(recording: &Recording, name: &str) -> u64 {
     sum
 }
 
-/// The only cgroup of a guest, and the hierarchy it is in.
+/// The only cgroup of a guest, and its hierarchy.
 struct Group {
     /// `None` once it is being removed.
     quota: Option<Quota>,
@@ -353,7 +354,7 @@ impl Group {
         let root = if is_first_version { "/tmp/cgroup" } else { "/sys/fs/cgroup" };
         if is_first_version {
             fs::create_dir_all(root).expect("a folder");
-            // A controller that the other version had is not free at once.
+            // A controller that the other cgroup version used is not available at once.
             let mount = || {
                 let command = ["-t", "cgroup", "-o", "cpu", "cpu", root];
                 Command::new("mount").args(command).status().is_ok_and(|status| status.success())

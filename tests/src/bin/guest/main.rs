@@ -1,7 +1,7 @@
-//! Checks of fxtrec for a machine that can be spoiled: `guest CHECK [ARGS]`. `scripts/vm` runs them in virtual machines.
+//! Checks of fxtrec for a machine that may be broken by them: `guest CHECK [ARGS]`. `scripts/vm` runs them in virtual machines.
 //!
-//! The last line says why, behind the word `why`. The exit status is 0 when all is well, 3 when the kernel refuses and
-//! fxtrec says so before anything was recorded, and another when the check failed.
+//! The last line gives the reason, after the word `why`. The exit status is 0 on success, 3 if the kernel refuses and fxtrec reports that
+//! before anything was recorded, and another value if the check failed.
 
 mod facts;
 mod recordings;
@@ -10,12 +10,12 @@ mod upheaval;
 
 use std::process::ExitCode;
 
-/// How a check ended that found no fault. One that finds a fault panics.
+/// The result of a check that found no fault. A check that finds a fault panics.
 #[derive(Debug)]
 enum Outcome {
-    /// With what was compared.
+    /// The compared items.
     Fine(String),
-    /// With what fxtrec said.
+    /// The message of fxtrec.
     Refused(String),
 }
 
@@ -74,9 +74,9 @@ fn main() -> ExitCode {
     }
 }
 
-/// Of a text of several lines.
+/// The first line of a text of several lines.
 fn one_line(text: &str) -> String {
-    /// As much as fits in a table.
+    /// The number of characters that fit into a table.
     const MOST: usize = 300;
     let line: Vec<&str> = text.lines().map(str::trim).filter(|line| !line.is_empty()).collect();
     line.join(" / ").chars().take(MOST).collect()

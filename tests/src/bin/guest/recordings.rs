@@ -1,4 +1,4 @@
-//! What each source records, held against the kernel's own counts.
+//! The records of each source, compared with the kernel's own counts.
 
 use std::collections::BTreeSet;
 use std::path::PathBuf;
@@ -20,7 +20,7 @@ use nix::sys::resource::{Resource, getrlimit, setrlimit};
 
 use crate::Outcome;
 
-/// A program of this package, which stands above the one that runs.
+/// A program of this package, which is in the parent folder of the running one.
 pub(crate) fn program(name: &str) -> PathBuf {
     let own = std::env::current_exe().expect("a program knows its own path");
     let profile = own.ancestors().nth(2).expect("it is in deps/");
@@ -31,10 +31,10 @@ pub(crate) fn workload() -> String {
     program("workload").into_os_string().into_string().expect("a plain path")
 }
 
-/// Records COMMAND, unless the kernel refuses that before.
+/// Records COMMAND, unless the kernel refuses that first.
 ///
 /// # Panics
-/// When the recording lacks something.
+/// When the recording is incomplete.
 pub(crate) fn record_or_refused(
     mut fxtrec: Command,
     folder: &Folder,
@@ -42,7 +42,7 @@ pub(crate) fn record_or_refused(
     command: &[&str],
 ) -> Result<Recording, Outcome> {
     let started = folder.path("started");
-    // Shows whether COMMAND was started at all.
+    // Shows whether COMMAND was started.
     let script = format!("echo >{}; exec \"$@\"", started.display());
     fxtrec.args(["-o", "t.fxt"]).args(options).args(["--", "sh", "-c", &script, "sh"]);
     let done = folder.run(fxtrec.args(command));
@@ -54,7 +54,7 @@ pub(crate) fn record_or_refused(
     Ok(Recording::read(&folder.path("t.fxt"), done.stdout, done.stderr))
 }
 
-/// The same for this user, by a source.
+/// The same for this user, with a given source.
 fn by_source(source: &str, options: &[&str], command: &[&str]) -> Result<Recording, Outcome> {
     let options = [&["--source", source], options].concat();
     record_or_refused(binary::command(), &Folder::new(), &options, command)
@@ -88,7 +88,7 @@ pub(crate) fn doctor() -> Outcome {
     let rows = ["perf events", "ftrace", "BPF programs", "idle task"];
     let text: Vec<String> = rows.iter().map(|name| format!("{name} {}", row(name))).collect();
     assert_eq!(done.code, 0, "{}", done.stdout);
-    // What doctor says of a source is what a recording by it finds.
+    // Doctor's verdict about a source agrees with the result of a recording.
     for (name, source) in [("perf events", "perf"), ("ftrace", "ftrace"), ("BPF programs", "bpf")] {
         let recorded = by_source(source, &[], &["true"]).map(drop);
         match (row(name).as_str(), recorded) {
@@ -116,7 +116,7 @@ pub(crate) fn switches(source: &str) -> Outcome {
     }
 }
 
-/// A soft limit of open files that is too low for the CPUs: fxtrec raises its own, and COMMAND keeps the one that it had.
+/// A soft limit of open files that is too low for the CPUs: fxtrec raises its own, and COMMAND keeps the original.
 pub(crate) fn limits() -> Outcome {
     const FILES: u64 = 20;
     let (_, hard) = getrlimit(Resource::RLIMIT_NOFILE).expect("a limit");
@@ -135,7 +135,7 @@ pub(crate) fn limits() -> Outcome {
         };
         let kept = recording.said.lines().any(|line| line.trim() == FILES.to_string());
         assert!(kept, "COMMAND has a limit of {FILES}: {}", recording.said);
-        // Without enough of them, interrupts would be left out.
+        // Without enough programs, interrupts would be left out.
         let facts = recording.trace.info().arg("causes");
         assert!(source != "bpf" || facts.contains("irq"), "{facts}");
         text.push(format!("{source}: {} switches", compare(&recording)));
@@ -144,12 +144,12 @@ pub(crate) fn limits() -> Outcome {
     Outcome::Fine(format!("with a soft limit of {FILES} files, {}", text.join(", ")))
 }
 
-/// Without a source given, fxtrec finds one that works, and says which when it is not the usual one.
+/// Without a requested source, fxtrec finds one that works, and names it if it is not the default.
 pub(crate) fn fallback() -> Outcome {
     fallback_of(binary::command(), None)
 }
 
-/// The same by this command, which has to take that source.
+/// The same with this command, which must use that source.
 pub(crate) fn fallback_of(fxtrec: Command, next: Option<&str>) -> Outcome {
     let command = [&workload(), "threads", "1", "500"];
     let recording = match record_or_refused(fxtrec, &Folder::new(), &[], &command) {
@@ -158,7 +158,7 @@ pub(crate) fn fallback_of(fxtrec: Command, next: Option<&str>) -> Outcome {
     };
     let says = recording.said.lines().find_map(|line| line.split_once("using --source "));
     let says = says.map_or("the usual source", |(_, rest)| rest);
-    // What the usual one sees and no other does.
+    // Events that only the default source sees.
     let is_usual = recording.trace.info().arg("causes").contains("irq");
     assert_eq!(is_usual, says == "the usual source", "{}", recording.said);
     if let Some(next) = next {
@@ -167,7 +167,7 @@ pub(crate) fn fallback_of(fxtrec: Command, next: Option<&str>) -> Outcome {
     Outcome::Fine(format!("{} switches; {says}", compare(&recording)))
 }
 
-/// The same of the workload's threads alone.
+/// The same for the workload's threads only.
 pub(crate) fn scope(source: &str) -> Outcome {
     let command = [&workload(), "threads", "1", "500"];
     match by_source(source, &["--scope", "app"], &command) {
@@ -176,7 +176,7 @@ pub(crate) fn scope(source: &str) -> Outcome {
     }
 }
 
-/// Threads that live for microseconds: each is there, and ends.
+/// Threads that live for microseconds: each is in the trace, and ends.
 pub(crate) fn brief() -> Outcome {
     const THREADS: usize = 300;
     let recording = record(&[], &[&workload(), "brief", &THREADS.to_string()]);
@@ -232,8 +232,8 @@ pub(crate) fn usdt() -> Outcome {
     Outcome::Fine(format!("{TIMES} hits of each probe, with their arguments; the guard opened"))
 }
 
-/// Durations of a function with its argument and what it returns. A thread need not sleep in them: on an emulated machine a
-/// millisecond may be over before it does.
+/// Durations of a function with its argument and return value. A thread need not sleep in them: on an emulated machine a millisecond may be
+/// over before it sleeps.
 pub(crate) fn span() -> Outcome {
     const CALLS: usize = 10;
     let program = build("spans.c", &[]);
@@ -255,7 +255,7 @@ pub(crate) fn span() -> Outcome {
     Outcome::Fine(format!("{CALLS} calls by each of 3 threads, with argument and result"))
 }
 
-/// A circular recording, of which a thread that is late three times causes a file.
+/// A circular recording in which a thread that is late three times causes a file.
 pub(crate) fn trigger() -> Outcome {
     const LATE: u64 = 40_000_000;
     let folder = Folder::new();
@@ -292,7 +292,7 @@ pub(crate) fn provider() -> Outcome {
     Trace::read(&path).assert_sound();
     let provider = Archive::read(&path).only();
     let naps = provider.events.iter().filter(|event| event.name == "nap");
-    // A span is one event, or one for each of its ends.
+    // A span is one event, or one for each end.
     let halves = naps.map(|nap| match nap.kind {
         EventKind::DurationComplete { .. } => 2,
         _ => 1,
@@ -302,7 +302,7 @@ pub(crate) fn provider() -> Outcome {
     Outcome::Fine(format!("{SPANS} spans of 2 threads"))
 }
 
-/// A CPU goes away and comes back, at once and later; a second afterwards all is recorded as before.
+/// A CPU goes offline and online again, at once and later; a second afterwards everything is recorded as before.
 pub(crate) fn hotplug(source: &str) -> Outcome {
     let pluggable = Pluggable::find().expect("CI lets no check be skipped");
     let folder = Folder::new();
@@ -328,7 +328,7 @@ pub(crate) fn hotplug(source: &str) -> Outcome {
         let mut here = trace.switches.iter().filter(|switch| switch.cpu == pluggable.cpu);
         let before = here.rfind(|switch| switch.time <= middle);
         let before = before.expect("it was recorded before");
-        // Of one that is back before fxtrec is told, nothing may say that it was away.
+        // If a CPU is back before fxtrec is notified, nothing may report that it was offline.
         if away.end - away.start >= 50_000_000 {
             assert_eq!(before.incoming, 0, "{before:?} has a CPU that is away: {away:?}");
         }

@@ -1,5 +1,5 @@
-//! What a user without root's rights may do, by capabilities and by `kernel.perf_event_paranoid`, and what root may where the kernel
-//! lacks something.
+//! The permissions of a user without root's rights, by capabilities and by `kernel.perf_event_paranoid`, and those of root if the kernel
+//! does not have some feature.
 
 use std::ffi::CString;
 use std::os::unix::ffi::OsStrExt;
@@ -48,7 +48,7 @@ fn set_paranoid(level: &str) {
     std::fs::write("/proc/sys/kernel/perf_event_paranoid", level).expect("root may set it");
 }
 
-/// How an ordinary user with these capabilities fares with a source: the number of switches compared, or what was said.
+/// The result of an ordinary user with these capabilities and a source: the number of switches compared, or the message.
 fn try_with(copy: &PublicCopy, capabilities: &[u32], source: &str) -> Result<u64, String> {
     set_capabilities(&copy.path(), capabilities);
     let folder = Folder::new();
@@ -63,7 +63,7 @@ fn try_with(copy: &PublicCopy, capabilities: &[u32], source: &str) -> Result<u64
     }
 }
 
-/// All that docs/record.md asks for, and then without each in turn.
+/// Everything that docs/record.md requires, and the same without each of the requirements.
 pub(crate) fn capabilities() -> Outcome {
     const ALL: [(u32, &str); 4] = [
         (DAC_READ_SEARCH, "CAP_DAC_READ_SEARCH"),
@@ -126,11 +126,11 @@ pub(crate) fn paranoid(level: &str) -> Outcome {
     }
 }
 
-/// A kernel that was built without a system call: it and all of its children find none of that number.
+/// A kernel that was built without a system call: the caller and all of its children get ENOSYS for that number.
 fn without_call(mut command: Command, number: libc::c_long) -> Command {
     let number = u32::try_from(number).expect("numbers of system calls are small");
     let insn = |code: u32, jt, jf, k| libc::sock_filter { code: code as u16, jt, jf, k };
-    // The number is the first word of what a filter sees.
+    // The number is the first word of the filter's data.
     let filter = [
         insn(libc::BPF_LD | libc::BPF_W | libc::BPF_ABS, 0, 0, 0),
         insn(libc::BPF_JMP | libc::BPF_JEQ | libc::BPF_K, 0, 1, number),
@@ -151,7 +151,7 @@ fn without_call(mut command: Command, number: libc::c_long) -> Command {
     command
 }
 
-/// A kernel that lacks what the usual source needs: fxtrec takes the next one that works, and says so.
+/// A kernel without a feature that the default source needs: fxtrec uses the next source that works, and reports that.
 pub(crate) fn without(what: &str) -> Outcome {
     let (number, next) = match what {
         "bpf" => (libc::SYS_bpf, "perf"),

@@ -1,4 +1,4 @@
-//! Machines that are not as usual: CPUs that are offline, partitions of CPUs, and sleep.
+//! Unusual machines: CPUs that are offline, partitions of CPUs, and suspend.
 
 use std::fs;
 use std::path::Path;
@@ -18,13 +18,13 @@ use nix::time::{ClockId, clock_gettime, clock_settime};
 use crate::Outcome;
 use crate::recordings::workload;
 
-/// Runs the workload, kept on these CPUs.
+/// Runs the workload, pinned to these CPUs.
 fn run_on(cpus: &str) -> Vec<Thread> {
     let command = ["-c", cpus, &workload(), "threads", "1", "300"];
     threads(&succeed(Command::new("taskset").args(command)))
 }
 
-/// Records the machine by a source while something happens. Returns the trace, what fxtrec said, and what happened.
+/// Records the machine with a source while something happens. Returns the trace, fxtrec's messages, and the result of that.
 fn record_while<T>(
     source: &str,
     during: impl FnOnce() -> T,
@@ -48,7 +48,8 @@ fn compare(trace: &Trace, threads: &[Thread], said: &str) -> u64 {
     threads.iter().map(|thread| thread.switches).sum()
 }
 
-/// While a CPU that came back was not recorded yet, as the trace says: from when it went to when the loss was told.
+/// Intervals in which a CPU that is online again was not recorded yet, according to the trace: from when it went offline to when the loss
+/// was reported.
 fn gaps(trace: &Trace) -> Vec<(u64, u64)> {
     let of = |name: &'static str| trace.own.iter().filter(move |event| event.name == name);
     let gap = |lost: &Event| {
@@ -59,11 +60,11 @@ fn gaps(trace: &Trace) -> Vec<(u64, u64)> {
     of("lost").filter(|it| !it.args.contains_key("count")).map(gap).collect()
 }
 
-/// As [`compare`], but a thread that ran during such a gap may have gone out more often. Returns how many switches the trace has,
-/// and how many threads lack some.
+/// The same as [`compare`], but a thread that ran during such a gap may have been switched out more often. Returns how many switches the
+/// trace has, and how many threads have missing switches.
 ///
 /// # Panics
-/// Also when most threads ran in gaps: then nothing is compared.
+/// Also returns if most threads ran in gaps: in that case, nothing is compared.
 fn compare_with_gaps(trace: &Trace, threads: &[Thread], said: &str) -> (u64, usize) {
     let gaps = gaps(trace);
     let is_in_gap = |it: &&Thread| gaps.iter().any(|gap| it.begin <= gap.1 && gap.0 <= it.end);
@@ -103,7 +104,7 @@ pub(crate) fn offline_at_start(source: &str) -> Outcome {
     Outcome::Fine(format!("{counted} switches, those of a CPU that came online later among them"))
 }
 
-/// CPUs that belong to a partition of their own, with threads on both sides.
+/// CPUs that belong to a separate partition, with threads on both sides.
 pub(crate) fn partition(source: &str) -> Outcome {
     const ROOT: &str = "/sys/fs/cgroup";
     let group = format!("{ROOT}/apart");
@@ -122,7 +123,7 @@ pub(crate) fn partition(source: &str) -> Outcome {
         let inside = threads(&succeed(Command::new("sh").args(command)));
         (inside, run_on("0"))
     });
-    // A process that has just ended may be in it still.
+    // A process that has just ended may still be in it.
     for _ in 0..100 {
         if fs::remove_dir(&group).is_ok() {
             break;
@@ -143,9 +144,9 @@ pub(crate) fn partition(source: &str) -> Outcome {
     Outcome::Fine(format!("{counted} switches, inside a partition and outside"))
 }
 
-/// The time of day is set, to and fro, while the machine is recorded.
+/// The wall clock is set, back and forth, while the machine is recorded.
 pub(crate) fn clock(source: &str) -> Outcome {
-    // Forward first: who looks at the time in between finds it later than before.
+    // The clock is set forward first: a reader in between sees a later time than before.
     const STEPS: [i64; 2] = [3600, -3600];
     const NANOS: i64 = 1_000_000_000;
     let recorded = record_while(source, || {
@@ -181,8 +182,7 @@ pub(crate) fn clock(source: &str) -> Outcome {
     ))
 }
 
-/// The whole machine sleeps until its clock wakes it, while every source that there is records it: QEMU's clock wakes a
-/// machine only once.
+/// The whole machine sleeps until its clock wakes it, while every available source records it: QEMU's clock wakes a machine only once.
 pub(crate) fn suspend() -> Outcome {
     const SECONDS: &str = "+4";
     let alarm = Path::new("/sys/class/rtc/rtc0/wakealarm");
@@ -206,7 +206,7 @@ pub(crate) fn suspend() -> Outcome {
     fs::write(alarm, SECONDS).expect("root may set the alarm");
     let (clock, seconds) = (now(), uptime());
     let slept = fs::write("/sys/power/state", "mem");
-    // The clock of traces stands still meanwhile.
+    // The clock of traces stands still during that time.
     let awake = (now() - clock) as f64 / 1e9;
     let slept = slept.map(|()| uptime() - seconds - awake);
     std::thread::sleep(Duration::from_secs(1));
@@ -221,7 +221,7 @@ pub(crate) fn suspend() -> Outcome {
         Ok(slept) => slept,
         Err(error) => return Outcome::Refused(format!("this machine cannot suspend: {error}")),
     };
-    // Where there is no other way than to let all CPUs idle, clocks may go on.
+    // If the only possible suspend is to idle, clocks may continue.
     let ways = fs::read_to_string("/sys/power/mem_sleep").unwrap_or_default();
     let is_deep = ways.contains("[deep]");
     assert!(slept > 1.0 || !is_deep, "it slept for {slept:.1} s of {SECONDS}: {ways}");
@@ -235,7 +235,7 @@ pub(crate) fn suspend() -> Outcome {
         let is_told = |event: &&Event| event.args.contains_key("suspended_ns");
         let changes = trace.own.iter().filter(is_told);
         let told = changes.map(|change| change.number("suspended_ns")).sum::<u64>() as f64 / 1e9;
-        // The uptime has hundredths, and was read outside of the suspension.
+        // The uptime has hundredths of a second, and was read outside of the suspension.
         assert!((told - slept).abs() < 0.5, "{source}: {told} s of {slept} s");
         let lost = trace.stats().number("lost");
         text.push(format!(

@@ -1,6 +1,6 @@
-//! A file on a slow disk: one that this process mounts itself (FUSE), and whose server takes its time for `fsync`.
+//! A file on a slow disk: this process mounts the file system itself (FUSE), and its server delays `fsync`.
 //!
-//! The root of the file system is the file, so only few requests come. Layouts are those of `linux/fuse.h`.
+//! The root of the file system is the file, so only few requests arrive. The layouts are those of `linux/fuse.h`.
 
 use std::fs::{File, OpenOptions};
 use std::io::{Read, Write};
@@ -23,7 +23,7 @@ const INIT_OUT: usize = 64;
 const ATTR_OUT: usize = 104;
 const OPEN_OUT: usize = 16;
 
-/// Larger than any request that comes, as the kernel wants it.
+/// Larger than any request that arrives, as the kernel requires.
 const REQUEST: usize = 1 << 17;
 
 fn u32_at(bytes: &[u8], at: usize) -> u32 {
@@ -34,12 +34,12 @@ fn put(bytes: &mut [u8], at: usize, value: u32) {
     bytes[at..at + 4].copy_from_slice(&value.to_ne_bytes());
 }
 
-/// What is answered to a request, or the error; `fsync` takes so long.
+/// The answer to a request, or the error; `fsync` takes this long.
 fn answer(opcode: u32, fsync: Duration) -> Result<Vec<u8>, i32> {
     match opcode {
         INIT => {
             let mut out = vec![0; INIT_OUT];
-            // Version 7.31; the largest write.
+            // Version 7.31; the maximum size of a write.
             put(&mut out, 0, 7);
             put(&mut out, 4, 31);
             put(&mut out, 20, 4096);
@@ -47,7 +47,7 @@ fn answer(opcode: u32, fsync: Duration) -> Result<Vec<u8>, i32> {
         }
         GETATTR => {
             let mut out = vec![0; ATTR_OUT];
-            // Its number, mode, and number of names, behind how long that is valid.
+            // The inode's number, mode and number of links, after the time for which they are valid.
             put(&mut out, 16, 1);
             put(&mut out, 76, libc::S_IFREG | 0o600);
             put(&mut out, 80, 1);
@@ -63,7 +63,7 @@ fn answer(opcode: u32, fsync: Duration) -> Result<Vec<u8>, i32> {
     }
 }
 
-/// Answers requests until the file system is gone.
+/// Answers requests until the file system is unmounted.
 fn serve(mut device: File, fsync: Duration) {
     let mut request = vec![0; REQUEST];
     while let Ok(length) = device.read(&mut request) {
@@ -75,14 +75,14 @@ fn serve(mut device: File, fsync: Duration) {
         let length = u32::try_from(16 + body.len()).expect("a short answer");
         let unique = &request[8..16];
         let reply = [&length.to_ne_bytes(), &error.to_ne_bytes(), unique, &body[..]].concat();
-        // Who asked may have gone.
+        // The caller may have ended.
         let _ = device.write(&reply);
     }
 }
 
-/// Mounts a file there that only this process sees, served by a thread that does `begin` first.
+/// Mounts a file there that only this process sees, served by a thread that calls `begin` first.
 pub(crate) fn slow(path: &Path, fsync: Duration, begin: impl FnOnce() + Send + 'static) -> File {
-    // It goes away with this process.
+    // It disappears with this process.
     unshare(CloneFlags::CLONE_NEWNS).expect("root may");
     let private = MsFlags::MS_REC | MsFlags::MS_PRIVATE;
     mount(None::<&str>, "/", None::<&str>, private, None::<&str>).expect("root may");

@@ -1,7 +1,7 @@
 //! Workloads in which a thread is late for a known reason: `planted NAME`.
 //!
-//! Threads that matter have real-time priority, so that what else the machine does changes little. In each, the main thread
-//! sleeps to the end, so that nothing that waits for the others is the longest wait.
+//! The threads that matter have real-time priority, so that other load on the machine has little effect. In each, the main thread sleeps to
+//! the end, so that no wait for the others is the longest wait.
 
 mod disk;
 mod memory;
@@ -27,13 +27,13 @@ use nix::sys::time::TimeValLike;
 use nix::time::{ClockId, clock_gettime};
 use nix::unistd::gettid;
 
-/// How late somebody is, at least.
+/// The minimum delay of the late thread.
 const LATE: Duration = Duration::from_millis(60);
 
-/// How long each recording takes besides.
+/// How long each recording takes in addition.
 const REST: Duration = Duration::from_millis(400);
 
-/// Computes for so long, by the clock of the thread itself.
+/// Computes for this long, by the thread's own clock.
 fn work(length: Duration) {
     let now = || {
         let clock = clock_gettime(ClockId::CLOCK_THREAD_CPUTIME_ID).expect("a clock");
@@ -57,14 +57,13 @@ fn be(name: &str, priority: i32) {
     }
 }
 
-/// Gives the calling thread ten times the share of its CPU that others get.
+/// Gives the calling thread ten times the usual share of its CPU.
 fn prefer() {
     // SAFETY: no pointers are passed; 0 is the calling thread.
     assert_eq!(unsafe { libc::setpriority(libc::PRIO_PROCESS, 0, -10) }, 0, "root may");
 }
 
-/// `audio` waits for a lock of `ui-params`, which `hog-1` and `hog-2` keep from its CPU. `lock` takes it, and what it returns
-/// has it.
+/// `audio` waits for a lock of `ui-params`, which `hog-1` and `hog-2` keep from its CPU. `lock` acquires it, and its return value holds it.
 fn inversion<Guard>(lock: impl Fn() -> Guard + Sync) {
     let (held, is_held) = channel();
     let (tell, told) = channel();
@@ -76,7 +75,7 @@ fn inversion<Guard>(lock: impl Fn() -> Guard + Sync) {
             stay_on_first().expect("affinity");
             let guard = lock();
             held.send(()).expect("main waits");
-            // Until the hogs have been there.
+            // Until the hogs have run.
             while are_done.try_recv().is_err() {
                 std::hint::spin_loop();
             }
@@ -122,8 +121,8 @@ fn hog() {
     });
 }
 
-/// On each CPU, a thread computes for a millisecond again and again, before all others, until one takes much longer: then the
-/// host had the CPU meanwhile. Prints its name, or nothing where the host takes none.
+/// On each CPU, a thread computes for a millisecond repeatedly, with priority over all others, until one computation takes much longer:
+/// then the host had the CPU in that time. Prints its name, or nothing if the host takes no time.
 fn steal() {
     const LONGEST: Duration = Duration::from_secs(2);
     const STOLEN: Duration = Duration::from_millis(4);
@@ -139,7 +138,7 @@ fn steal() {
                 be(&name, 50);
                 let mut rounds = 100_000_u64;
                 while begun.elapsed() < LONGEST && !is_found.load(Ordering::Relaxed) {
-                    // Else the kernel holds back a thread before which nobody else comes.
+                    // Otherwise the kernel throttles a thread that no other thread precedes.
                     std::thread::sleep(Duration::from_micros(300));
                     let turn = Instant::now();
                     for round in 0..rounds {
@@ -152,7 +151,7 @@ fn steal() {
                         println!("{name}");
                     }
                 }
-                // So that its last turn has an end.
+                // This ensures that its last turn has an end.
                 std::thread::sleep(Duration::from_millis(1));
             });
         }
@@ -193,7 +192,7 @@ fn socket<Socket: Read + Write + Send>(make: impl FnOnce() -> (Socket, Socket)) 
     });
 }
 
-/// `writer` writes to a file, again and again, and each time waits until that is on the disk.
+/// `writer` writes to a file repeatedly, and each time waits until the data is on the disk.
 fn writes() {
     let mut options = File::options();
     options.write(true).create(true).truncate(true).custom_flags(libc::O_DSYNC);
@@ -209,7 +208,7 @@ fn writes() {
     });
 }
 
-/// Four threads, `writer-N`, write to files of their own, around caches: nobody waits for a request that another one made.
+/// Four threads, `writer-N`, write to separate files, bypassing caches: no thread waits for another's request.
 fn direct_writes() {
     std::thread::scope(|scope| {
         for writer in 0..4 {
@@ -218,7 +217,7 @@ fn direct_writes() {
                 let mut options = File::options();
                 options.write(true).create(true).truncate(true).custom_flags(libc::O_DIRECT);
                 let file = options.open(format!("written-{writer}")).expect("a file");
-                // The kernel wants the memory to begin where a block may.
+                // The kernel requires memory that is aligned to a block.
                 let memory = vec![1; 8192];
                 let begin = memory.as_ptr().align_offset(4096);
                 for number in 0..250 {
@@ -285,7 +284,7 @@ fn fork_join() {
     });
 }
 
-/// `audio` waits for a lock behind three others, each of which has it for a third of the time.
+/// `audio` waits for a lock behind three others, each of which holds it for a third of the time.
 fn convoy() {
     const TURNS: u32 = 3;
     let lock = Mutex::new(());
@@ -293,7 +292,7 @@ fn convoy() {
     let (held, is_held) = channel();
     std::thread::scope(|scope| {
         let lock = &lock;
-        // All have the same priority: who came first has the lock first.
+        // All have the same priority: the first to wait gets the lock first.
         for turn in 1..=TURNS + 1 {
             let (tell, held) = (tell.clone(), held.clone());
             scope.spawn(move || {
@@ -318,7 +317,7 @@ fn convoy() {
     });
 }
 
-/// `writer` flushes a file, for which `disk` takes its time.
+/// `writer` flushes a file, and `disk` delays that.
 fn slow_disk() {
     let folder = tempfile::tempdir().expect("a place for a file");
     let path = folder.path().join("file");
@@ -330,11 +329,11 @@ fn slow_disk() {
         });
         std::thread::sleep(REST);
     });
-    // Else the folder could not be removed.
+    // Otherwise the folder could not be removed.
     umount2(&path, MntFlags::MNT_DETACH).expect("it is mounted there");
 }
 
-/// `reader` looks at pages that are missing, and `pager` brings one after the other.
+/// `reader` accesses pages that are missing, and `pager` provides them one after the other.
 fn page_faults() {
     const PAGES: u32 = 30;
     let app = fxt_writer::provider::init("planted").expect("fxtrec listens");
@@ -356,7 +355,7 @@ fn page_faults() {
     });
 }
 
-/// Again and again, three threads write to a pipe whose lock another has, which writes from a page that has to be brought.
+/// Three threads repeatedly write to a pipe whose lock another thread holds, which writes from a page that must be loaded.
 fn kernel_locks() {
     const PAGES: usize = 20;
     const WAITERS: usize = 3;
@@ -389,7 +388,7 @@ fn kernel_locks() {
     });
 }
 
-/// `audio` writes to a pipe whose lock, of the kernel, `holder` has, which writes from a page that `pager` has to bring.
+/// `audio` writes to a pipe whose kernel lock `holder` has, which writes from a page that `pager` must load.
 fn kernel_lock() {
     let missing = memory::Missing::new(1);
     let (_data, into) = pipe().expect("a pipe");
@@ -422,7 +421,7 @@ fn async_tasks() {
     use fxt_writer::provider::{async_begin, async_end};
     let app = fxt_writer::provider::init("planted").expect("fxtrec listens");
     assert!(app.wait_for_session(Duration::from_secs(20)), "fxtrec records");
-    // A short one, so that the other is longer than the median.
+    // This request is short, so that the other one is longer than the median.
     async_begin!("app", "request", 1_u64);
     async_end!("app", "request", 1_u64);
     let (hand, handed) = channel();
@@ -451,7 +450,7 @@ fn async_tasks() {
     });
 }
 
-/// `audio` mixes a frame again and again, and sleeps in the middle of one.
+/// `audio` mixes a frame repeatedly, and sleeps in the middle of one.
 fn frames() {
     let app = fxt_writer::provider::init("planted").expect("fxtrec listens");
     assert!(app.wait_for_session(Duration::from_secs(20)), "fxtrec records");
@@ -469,8 +468,7 @@ fn frames() {
     });
 }
 
-/// `server` answers so many requests, each of which takes so many milliseconds of its CPU. It is an ordinary thread, on the
-/// first CPU.
+/// `server` answers this many requests, each of which takes this many milliseconds of its CPU. It is an ordinary thread, on the first CPU.
 fn requests(count: u64, millis: u64) {
     let app = fxt_writer::provider::init("planted").expect("fxtrec listens");
     assert!(app.wait_for_session(Duration::from_secs(20)), "fxtrec records");
@@ -485,7 +483,7 @@ fn requests(count: u64, millis: u64) {
     }
 }
 
-/// The same beside a thread of this program that computes on the same CPU without end.
+/// The same next to a thread of this program that computes on the same CPU without end.
 fn requests_beside_thread(count: u64, millis: u64) {
     std::thread::spawn(|| {
         be("rival", 0);
@@ -496,7 +494,7 @@ fn requests_beside_thread(count: u64, millis: u64) {
     requests(count, millis);
 }
 
-/// The same beside a process that this one starts.
+/// The same next to a process that this one starts.
 fn requests_beside_process(count: u64, millis: u64) {
     let itself = std::env::current_exe().expect("a program");
     stay_on_first().expect("affinity");
@@ -507,18 +505,18 @@ fn requests_beside_process(count: u64, millis: u64) {
     rival.wait().expect("it was there");
 }
 
-/// `busy` computes for so many milliseconds. It is an ordinary thread, to which quotas apply.
+/// `busy` computes for this many milliseconds. It is an ordinary thread, to which quotas apply.
 fn busy(millis: u64) {
     be("busy", 0);
     work(Duration::from_millis(millis));
 }
 
 fn main() {
-    // What started it may be killed, as may the test.
+    // The process that started it may be killed, as may the test.
     nix::sys::prctl::set_pdeathsig(Signal::SIGKILL).expect("prctl");
     let words: Vec<String> = std::env::args().skip(1).collect();
     if !["busy", "rival"].contains(&&*words[0]) && !words[0].starts_with("requests") {
-        // Before those that it starts, of which some compute without end until it has started the others.
+        // This comes before the threads that it starts, some of which compute without end until it has started the others.
         be("planted", 30);
     }
     let number = |at: usize| words[at].parse().expect("a number");

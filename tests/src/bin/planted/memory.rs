@@ -1,4 +1,4 @@
-//! Pages that are missing until a thread of this process brings them (userfaultfd).
+//! Pages that are missing until a thread of this process provides them (userfaultfd).
 //!
 //! Layouts and numbers are those of `linux/userfaultfd.h`.
 
@@ -25,7 +25,7 @@ pub(crate) struct Missing {
 }
 
 impl Missing {
-    /// So many pages, unless this kernel cannot do that.
+    /// Maps that many pages, unless the kernel does not support this.
     pub(crate) fn new(pages: usize) -> Missing {
         let page = sysconf(SysconfVar::PAGE_SIZE).expect("sysconf").expect("pages have a size");
         let page = usize::try_from(page).expect("a positive number");
@@ -44,7 +44,7 @@ impl Missing {
         let faults = unsafe { File::from_raw_fd(fd) };
         let mut api = [API, 0, 0];
         let mut range = [start as u64, length as u64, MISSING, 0];
-        // SAFETY: both structures are as long as the numbers of the calls say, and live longer than these.
+        // SAFETY: both structures are as long as the numbers of the calls encode, and outlive them.
         unsafe {
             uffdio_api(fd, &raw mut api).expect("the kernel knows this interface");
             uffdio_register(fd, &raw mut range).expect("memory of this process");
@@ -56,8 +56,7 @@ impl Missing {
     pub(crate) fn walk(&self) {
         for page in 0..self.pages {
             let byte = (self.start + page * self.page) as *const u8;
-            // SAFETY: the mapping is as long as that, and is never taken away. Nobody writes to it but the kernel, before the
-            // read returns.
+            // SAFETY: the mapping is as long as that, and is never taken away. Only the kernel writes to it, before the read returns.
             assert_eq!(unsafe { byte.read_volatile() }, 0);
         }
     }
@@ -82,8 +81,8 @@ impl Missing {
             let address = u64::from_ne_bytes(message[16..24].try_into().expect("eight bytes"));
             let place = address & !(self.page as u64 - 1);
             let mut copy = [place, zeroes.as_ptr() as u64, self.page as u64, 0, 0];
-            // SAFETY: the structure is as long as the number of the call says; the place is in the mapping, and a page of
-            // zeroes is read from a live vector.
+            // SAFETY: the structure is as long as the number of the call encodes; the place is in the mapping, and a page of zeroes is read
+            // from a live vector.
             unsafe { uffdio_copy(self.faults.as_raw_fd(), &raw mut copy) }.expect("it is missing");
         }
     }

@@ -6,7 +6,7 @@ use std::marker::PhantomData;
 #[derive(Debug)]
 pub(crate) struct Mutex(UnsafeCell<libc::pthread_mutex_t>);
 
-// SAFETY: the inner value is only accessed by the library's functions, which are made for several threads.
+// SAFETY: the inner value is only accessed by the library's functions, which are designed for several threads.
 unsafe impl Sync for Mutex {}
 
 impl Default for Mutex {
@@ -15,7 +15,7 @@ impl Default for Mutex {
     }
 }
 
-/// Has the mutex until it is dropped.
+/// Holds the mutex until it is dropped.
 #[derive(Debug)]
 pub(crate) struct Guard<'a>(&'a Mutex, PhantomData<*const ()>);
 

@@ -6,11 +6,10 @@ use std::process::{Command, Stdio};
 use fxtrec_tests::binary::fxtrec;
 use fxtrec_tests::folder::Folder;
 
-/// The address space that a conversion of a file of any size has to do with. What is promised is
-/// twice as much.
+/// The address space in which a conversion of a file of any size must work. The documented limit is twice as much.
 const LIMIT_BYTES: u64 = 100 << 20;
 
-/// Writes events until a good deal more has been written than the conversion may keep.
+/// Writes events until much more has been written than the conversion may keep.
 fn write_events(out: &mut impl Write) -> u64 {
     let mut written = 0;
     let mut chunk = String::new();
@@ -19,7 +18,7 @@ fn write_events(out: &mut impl Write) -> u64 {
         chunk.clear();
         for event in 0..1000 {
             let time = number * 1000 + event;
-            // Ids and threads that never come again must not be kept either.
+            // Ids and threads that never occur again must not be kept either.
             chunk.push_str(&format!(
                 "{{\"ph\":\"b\",\"cat\":\"c\",\"name\":\"load\",\"id\":\"0x{time:x}\",\
                  \"pid\":{},\"tid\":7,\"ts\":{time}.25,\"args\":{{\"url\":\"u{}\",\"n\":{time}}}}},\n",

@@ -1,4 +1,4 @@
-//! Formats by name and by content, packed and unpacked, in files and pipes.
+//! Formats by name and by content, compressed and uncompressed, in files and pipes.
 
 use std::fs::File;
 use std::process::Stdio;
@@ -24,7 +24,7 @@ fn names_say_format_and_packing() {
 }
 
 #[test]
-fn pipes_work_both_ways_and_content_tells_the_format() {
+fn pipes_work_both_ways_and_content_reports_the_format() {
     let folder = Folder::new();
     folder.write("in", EVENTS);
     let open = |name: &str| File::open(folder.path(name)).expect("there");
@@ -44,7 +44,7 @@ fn pipes_work_both_ways_and_content_tells_the_format() {
 }
 
 #[test]
-fn what_goes_wrong_is_said_and_leaves_no_file() {
+fn what_goes_wrong_is_reported_and_leaves_no_file() {
     let folder = Folder::new();
     folder.write("bad.json", "[{\"ph\":\"B\"}]");
     folder.write("odd", "what is this");

@@ -67,7 +67,8 @@ fn a_piece_of_one_program_has_its_figures_and_none_that_need_the_rest_of_the_mac
         processes.filter(|process| process["name"] == "stress-ng").cloned().collect()
     };
     let whole = report("t.fxt");
-    // By its id: a slice may have been recorded before its exec, when it had another name, and a piece by name would lack that.
+    // By its id: a slice may have been recorded before its exec, when it had another name, and a piece selected by name would not contain
+    // that slice.
     let pid = process(&whole)[0]["pid"].to_string();
     folder.fxtrec(["cut", "-q", "t.fxt", "piece.fxt", "--pid", &pid]).expect(0);
     folder.fxtrec(["dump", "piece.fxt", "--check"]).expect(0);

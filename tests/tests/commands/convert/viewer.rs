@@ -1,4 +1,4 @@
-//! A viewer of another project reads what fxtrec writes: speedscope's importer, from npm.
+//! Another project's viewer reads fxtrec's output: speedscope's importer, from npm.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -9,17 +9,17 @@ use fxtrec_tests::tools;
 
 use super::recording;
 
-/// The version whose importer `speedscope.cjs` knows how to reach.
+/// The version whose importer `speedscope.cjs` can call.
 const SPEEDSCOPE: &str = "speedscope@1.25.0";
 
-/// A track that speedscope found: how long each of its frames is, in microseconds.
+/// A track that speedscope found: the length of each of its frames, in microseconds.
 #[derive(Debug)]
 struct Track {
     name: String,
     frames: BTreeMap<String, f64>,
 }
 
-/// What speedscope makes of a file, and what it complains about.
+/// speedscope's result for a file, and its complaints.
 fn viewed(folder: &Folder, trace: &str) -> (Vec<Track>, Vec<String>) {
     let script =
         Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/commands/convert/speedscope.cjs");
@@ -50,7 +50,7 @@ fn speedscope_shows_cpus_threads_and_their_times() {
     let (tracks, complaints) = viewed(&folder, "t.json");
     assert_eq!(complaints, [] as [&str; 0], "speedscope finds nothing odd");
 
-    // The thread of COMMAND has its track, and was on a CPU for as long as the trace says.
+    // The thread of COMMAND has its track, and was on a CPU for as long as the trace shows.
     let (koid, _) = trace
         .threads
         .iter()
@@ -64,7 +64,7 @@ fn speedscope_shows_cpus_threads_and_their_times() {
         .iter()
         .find(|track| track.name.ends_with(&format!("true (tid {koid})")))
         .expect("a track of COMMAND");
-    // A slice of which the host took a part is called "Running, partly stolen", with what it took behind that.
+    // A slice of which the host took a part is called "Running, partly stolen", followed by the stolen time.
     let running = track.frames.iter().filter(|(name, _)| name.starts_with("Running"));
     let running: f64 = running.map(|(_, weight)| weight).sum();
     assert!(

@@ -1,4 +1,4 @@
-//! What the kernel counts of threads, and whether traces have it.
+//! The kernel's counts of threads, and whether traces contain them.
 
 use std::path::Path;
 
@@ -6,10 +6,10 @@ use fxtrec_tests::trace::{Switch, Trace};
 
 use crate::flight::Recorder;
 
-/// A program whose threads say what the kernel counted of them.
+/// A program whose threads print the kernel's counts of them.
 pub(super) const WORKLOAD: &str = env!("CARGO_BIN_EXE_workload");
 
-/// What the kernel counted for a thread: its id, two times, and how often it was switched out between them.
+/// The kernel's counts for a thread: its id, two times, and how often it was switched out between them.
 pub(super) struct Counted {
     pub(super) thread: u64,
     begin: u64,
@@ -17,7 +17,7 @@ pub(super) struct Counted {
     switches: u64,
 }
 
-/// Threads that the kernel counts the switches of.
+/// Threads whose switches the kernel counts.
 pub(super) const THREADS: [&str; 4] = [WORKLOAD, "threads", "3", "20000"];
 
 /// Records `command`, which prints a line for each thread. Returns these counts and fxtrec's messages.
@@ -35,7 +35,7 @@ pub(super) fn record(options: &[&str], output: &Path, command: &[&str]) -> (Vec<
     (counts, said)
 }
 
-/// Those that the kernel reported.
+/// The switches that the kernel reported.
 pub(super) fn reported(trace: &Trace) -> impl Iterator<Item = &Switch> {
     trace.switches.iter().filter(|switch| !switch.inferred)
 }

@@ -1,4 +1,4 @@
-//! What applications recorded of themselves, in windows and snapshots.
+//! The records of applications, in windows and snapshots.
 
 use std::path::Path;
 
@@ -22,13 +22,13 @@ fn printed(line: &str) -> [u64; 3] {
     numbers.try_into().expect("three numbers")
 }
 
-/// The only provider of a file that every reader takes.
+/// The only provider of a file; every reader accepts the file.
 fn provider_in(path: &Path) -> Provider {
     fxtrec_says(&["dump", "--check", path.to_str().expect("a plain path")]);
     Archive::read(path).only()
 }
 
-/// The events of this name: a begin and an end.
+/// The events with this name: a begin and an end.
 fn pair<'p>(provider: &'p Provider, name: &str) -> (&'p Event, &'p Event) {
     let events: Vec<&Event> = provider.events.iter().filter(|event| event.name == name).collect();
     let [begin, end] = events[..] else { panic!("{name}: {events:?}") };
@@ -41,7 +41,7 @@ fn is_cut(event: &Event) -> bool {
 }
 
 #[test]
-fn a_window_holds_what_applications_recorded_in_it_beside_the_scheduler() {
+fn a_window_holds_what_applications_recorded_in_it_next_to_the_scheduler() {
     if !root::or_skip(WHY) {
         return;
     }
@@ -67,11 +67,11 @@ fn a_window_holds_what_applications_recorded_in_it_beside_the_scheduler() {
     let [thread, before, after] = steps[1];
     assert!(before <= begin.time && end.time <= after, "{begin:?} {end:?} {:?}", steps[1]);
     assert_eq!((begin.thread, is_cut(begin), is_cut(end)), (thread, false, false));
-    // In the step the thread slept; the scheduler's part says so at the same time.
+    // The thread slept in this step; the scheduler's records show it at the same time.
     let asleep = window.outs(thread).find(|out| begin.time <= out.time && out.time <= end.time);
     let inferred = window.switches.iter().any(|it| it.inferred && it.incoming == thread);
     assert!(asleep.is_some() || inferred, "{thread} between {} and {}", begin.time, end.time);
-    // What goes on all the time is cut at both ends of the window.
+    // Spans that last the whole time are cut at both ends of the window.
     let (life_begin, life_end) = pair(&provider, "life");
     assert!(is_cut(life_begin) && is_cut(life_end));
     let mark = window.own.iter().find(|event| event.name == "trigger").expect("it fired").time;
@@ -79,7 +79,7 @@ fn a_window_holds_what_applications_recorded_in_it_beside_the_scheduler() {
     assert!((begin.time..=mark + 1_000_000).contains(&life_end.time));
     assert_eq!(window.own.last().map(|event| event.name.as_str()), Some("trace_stats"));
 
-    // Nothing was taken out: the file at the end has all of it.
+    // Snapshots remove nothing: the file at the end has all of it.
     let whole = provider_in(&output);
     assert_eq!(whole.numbers("step"), [0, 1, 2]);
     let (life_begin, life_end) = pair(&whole, "life");
@@ -112,7 +112,7 @@ fn a_snapshot_has_all_that_applications_remember_and_the_end_what_they_were_in_t
         snapshot.events.iter().all(|event| event.name == "numbered"),
         "what began before is unknown"
     );
-    // Its end says that it was open.
+    // Its end shows that it was open.
     let whole = provider_in(&output);
     let (begin, end) = pair(&whole, "life");
     assert!(is_cut(begin) && !is_cut(end));
@@ -143,7 +143,7 @@ fn a_span_that_takes_too_long_fires_at_its_end_and_all_of_it_is_in_the_file() {
     let folder = tempfile::tempdir().expect("a folder for temporary files");
     let output = folder.path().join("app.fxt");
     let trigger = "span(\"app:line\") > 40ms";
-    // Less than the span takes is kept before a trigger.
+    // The history before a trigger is shorter than the span.
     let options = ["--mode", "circular", "--trigger", trigger, "--before", "1ms", "--after", "1ms"];
     let mut recorder = Recorder::start(&options, &output, &[APP, "lines"]);
     for line in ["one", "two"] {
@@ -151,7 +151,7 @@ fn a_span_that_takes_too_long_fires_at_its_end_and_all_of_it_is_in_the_file() {
         recorder.wait_for(line);
         std::thread::sleep(std::time::Duration::from_millis(60));
     }
-    // The application and the recording go on.
+    // The application and the recording continue.
     let line = recorder.said();
     assert!(line.contains(&format!("trigger {trigger}: spans (")), "{line}");
     let path = folder.path().join("app.1.fxt");

@@ -1,9 +1,9 @@
-//! What cannot be is said before the command runs.
+//! Impossible requests are rejected before the command runs.
 
 use fxtrec_tests::folder::Folder;
 use fxtrec_tests::root;
 
-/// Asserts that this is refused with these words, and that the command was not run.
+/// Asserts that this is rejected with this message, and that the command was not run.
 fn assert_refused(options: &[&str], words: &[&str]) {
     let folder = Folder::new();
     let command = ["-o", "trace.fxt", "--", "touch", "started"];

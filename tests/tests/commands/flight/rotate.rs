@@ -1,4 +1,4 @@
-//! Long recordings in several files, each of which stands alone.
+//! Long recordings in several files, each of which can be read alone.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -22,18 +22,18 @@ fn pieces(output: &Path) -> Vec<PathBuf> {
     (1..).map(path).take_while(|path| path.exists()).collect()
 }
 
-/// Records threads that the kernel counts the switches of.
+/// Records threads whose switches the kernel counts.
 fn record(options: &[&str], output: &Path) -> (Vec<Counted>, String) {
     record_command(options, output, &THREADS)
 }
 
-/// The same of a command that prints no more than that workload does.
+/// The same for a command that prints no more than that workload.
 fn record_command(options: &[&str], output: &Path, command: &[&str]) -> (Vec<Counted>, String) {
     let options: Vec<&str> = ["--buffer-size", "1M"].iter().chain(options).copied().collect();
     counted::record(&options, output, command)
 }
 
-/// Reads the files, each of which must keep every promise by itself.
+/// Reads the files, each of which must meet all guarantees by itself.
 fn read_alone(paths: &[PathBuf]) -> Vec<Trace> {
     let read = |path: &PathBuf| {
         fxtrec_says(&["dump", "--check", path.to_str().expect("a plain path")]);
@@ -62,13 +62,13 @@ fn the_files_together_hold_every_switch_that_the_kernel_counted_exactly_once() {
         assert!(!output.exists(), "all of it is in the numbered ones");
         let sizes: Vec<u64> =
             paths.iter().map(|path| path.metadata().expect("a file").len()).collect();
-        // The last one has all that is in the rings at the end, which is a second's at most.
+        // The last file contains everything that is in the rings at the end, which is one second at most.
         let before_last = &sizes[..sizes.len() - 1];
         assert!(rotate != "4M" || before_last.iter().all(|size| *size <= 4 << 20), "{sizes:?}");
         let traces = read_alone(&paths);
 
         assert_all_counted(&counts, &traces, name);
-        // For the machine, as often as the tracepoint fired; and file by file, as each says.
+        // For the machine, as often as the tracepoint fired; and for each file, as often as each count in it.
         let mut before = 0;
         for trace in &traces {
             let so_far = trace.stats().number("switches");
@@ -80,7 +80,7 @@ fn the_files_together_hold_every_switch_that_the_kernel_counted_exactly_once() {
             (last.number("lost"), last.number("switches")),
             (0, last.number("kernel_switches"))
         );
-        // No file reaches into the next. One may be empty, when the recorder had no CPU for longer than a file lasts.
+        // No file extends into the next one. A file may be empty if the recorder had no CPU for longer than a file's length.
         let ends = |trace| reported(trace).next().zip(reported(trace).last());
         let spans: Vec<_> = traces.iter().filter_map(ends).collect();
         assert!(spans.len() >= 2, "{} of {} files have switches", spans.len(), traces.len());
@@ -108,10 +108,10 @@ fn a_file_begins_with_who_has_each_cpu_and_the_names_of_all_that_live() {
         let begins = |switch: &&Switch| switch.inferred && switch.time == begin;
         let first = pair[1].switches.iter().take_while(begins);
         let given: BTreeMap<u16, u64> = first.map(|switch| (switch.cpu, switch.incoming)).collect();
-        // Who was in stays in; a CPU that was idle is not mentioned.
+        // A thread that had the CPU still has it; a CPU that was idle is not mentioned.
         had.retain(|_, thread| *thread != 0);
         assert_eq!(given, had);
-        // Nobody who slept all through the first is nameless in the second.
+        // A thread that slept all through the first file is not nameless in the second.
         let threads = pair[1].switches.iter().flat_map(|switch| [switch.outgoing, switch.incoming]);
         assert!(threads.into_iter().all(|koid| pair[1].threads.contains_key(&koid)));
     }
@@ -166,12 +166,12 @@ fn runs_that_were_killed_leave_no_more_files_than_are_kept() {
     for _ in 0..3 {
         let mut killed = Recorder::start(&options, &output, &["sh", "-c", "echo up; read word"]);
         assert_eq!(killed.printed(), "up");
-        // Once it records, which is when COMMAND runs.
+        // When recording has begun, which is when COMMAND runs.
         wait::until("the oldest to go", || names(folder.path()).len() <= 2);
         killed.kill();
     }
     assert_eq!(names(folder.path()), ["t.0002.fxt", "t.0003.fxt"], "the first made room");
-    // What a full disk left, somebody else's, and no file at all.
+    // A file from a full disk, another user's file, and something that is not a file.
     std::fs::write(folder.path().join("t.0004.fxt"), "").expect("room");
     std::fs::write(folder.path().join("t.0005.fxt"), "another's").expect("room");
     std::os::unix::fs::chown(folder.path().join("t.0005.fxt"), Some(4321), None).expect("root may");
@@ -194,11 +194,11 @@ fn a_full_disk_takes_the_oldest_files_before_the_recording_ends() {
     if !root::or_skip(WHY) {
         return;
     }
-    // Packed, the same takes a tenth.
+    // Compressed, the same data needs a tenth of the space.
     for (name, size, earlier) in [("t.fxt", "12M", 6 << 20), ("t.fxt.zst", "4M", 2 << 20)] {
         let disk = SmallDisk::new(size);
         let output = disk.path().join(name);
-        // An earlier run's, which takes half of it.
+        // A file of an earlier run, which takes half of the space.
         std::fs::write(disk.path().join(name.replacen("t.", "t.0001.", 1)), vec![1; earlier])
             .expect("room");
         let options = ["--buffer-size", "256k", "--rotate", "256k", "--keep", "100"];
@@ -213,7 +213,7 @@ fn a_full_disk_takes_the_oldest_files_before_the_recording_ends() {
     }
 }
 
-/// A file system of so many bytes, gone at the end of the test.
+/// A file system of this many bytes, which is removed at the end of the test.
 struct SmallDisk(tempfile::TempDir);
 
 impl SmallDisk {
@@ -282,7 +282,7 @@ fn spans(events: &[Event]) -> Vec<(u64, String, [bool; 2])> {
     spans
 }
 
-/// The program in a file. On a busy machine a file may be full before the program has begun: then it is in none so far.
+/// The program in a file. On a busy machine, a file may be full before the program has begun: then no file has it yet.
 fn provider_in(path: &Path, has_begun: bool) -> Option<Provider> {
     let archive = Archive::read(path);
     (has_begun || !archive.providers.is_empty()).then(|| archive.only())
@@ -297,7 +297,7 @@ fn spans_that_are_open_over_several_files_are_whole_in_each_of_them() {
     let output = folder.path().join("app.fxt");
     let app = env!("CARGO_BIN_EXE_spans");
     let mut recorder = Recorder::start(&["--rotate", "200ms"], &output, &[app, "lines"]);
-    // Each line is begun in one file and ended in a later one.
+    // Each line begins in one file and ends in a later one.
     for number in 0..4 {
         recorder.say("on");
         recorder.wait_for("on");
@@ -317,7 +317,7 @@ fn spans_that_are_open_over_several_files_are_whole_in_each_of_them() {
             found.entry(name).or_default().push(own);
         }
     }
-    // Each begins in one file, however little there is to write, and ends in another.
+    // Each span begins in one file, however little there is to write, and ends in another.
     for (name, times) in [("life", 1), ("quiet", 1), ("line", 4)] {
         let count = |kind| found[name].iter().filter(|own| **own == kind).count();
         let kinds = [[true, false], [false, true], [true, true]].map(count);
@@ -370,7 +370,7 @@ fn a_hundred_applications_with_full_buffers_lose_no_event_of_the_kernel_where_fi
     let output = folder.path().join("app.fxt");
     let app = env!("CARGO_BIN_EXE_spans");
     let script = format!("{app} fleet 100 {EVENTS} >/dev/null & {WORKLOAD} threads 3 20000; wait");
-    // What the buffers hold is many times what the trace buffer does.
+    // The buffers hold many times as much as the trace buffer.
     let options = ["--rotate", "100ms", "--provider-buffer", "1M"];
     let (counts, said) = record_command(&options, &output, &["sh", "-c", &script]);
     let paths = pieces(&output);
@@ -379,7 +379,7 @@ fn a_hundred_applications_with_full_buffers_lose_no_event_of_the_kernel_where_fi
     assert_all_counted(&counts, &traces, "app.fxt");
     let last = traces.last().expect("several").stats();
     assert_eq!((last.number("lost"), last.number("switches")), (0, last.number("kernel_switches")));
-    // Of each application as well: in order, and what is in no file was dropped by itself and counted.
+    // For each application as well: in order; events that are in no file were dropped by the application and counted.
     let mut ships: BTreeMap<String, (Vec<u64>, u64, usize)> = BTreeMap::new();
     for path in &paths {
         for (_, provider) in Archive::read(path).providers {

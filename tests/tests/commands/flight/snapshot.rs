@@ -10,7 +10,7 @@ use crate::flight::Recorder;
 
 const BUFFER_BYTES: u64 = 256 * 1024;
 
-/// A trace that is whole in itself, and holds only the last of what was recorded.
+/// A trace that is complete in itself, and contains only the last part of the recording.
 fn assert_last_part(path: &Path) -> Trace {
     let trace = Trace::read(path);
     trace.assert_sound();
@@ -32,7 +32,7 @@ fn circular_mode_keeps_the_last_events_and_writes_them_when_asked_and_at_the_end
     let folder = tempfile::tempdir().expect("a folder for temporary files");
     let output = folder.path().join("flight.fxt");
     let size = BUFFER_BYTES.to_string();
-    // A thousand short-lived processes before the question and after it, so that names come and go.
+    // A thousand short-lived processes before the request and after it, so that names come and go.
     let script =
         "run() { for i in $(seq 1000); do /bin/true; done; }; run; echo ready; read go; run; run";
     let options = ["--mode", "circular", "--buffer-size", &size];
@@ -58,7 +58,7 @@ fn circular_mode_keeps_the_last_events_and_writes_them_when_asked_and_at_the_end
 }
 
 #[test]
-fn a_snapshot_is_for_circular_mode_and_recording_goes_on_without_it() {
+fn a_snapshot_is_for_circular_mode_and_recording_continues_without_it() {
     if !root::or_skip("it records the machine") {
         return;
     }

@@ -1,4 +1,4 @@
-//! Triggers: a thread that is late on purpose, and the files that this makes.
+//! Triggers: a thread that is late on purpose, and the files that are written because of it.
 
 use std::path::Path;
 use std::process::Stdio;
@@ -16,19 +16,19 @@ use serde_json::json;
 use crate::flight::Recorder;
 use crate::flight::counted::{self, THREADS, assert_all_counted, reported};
 
-/// A name of a victim of `spike`, for one test alone: tests run at the same time, and each records the whole machine.
+/// The name of a victim of `spike`, used by one test only: tests run at the same time, and each records the whole machine.
 #[derive(Clone, Copy)]
 struct Victim(&'static str);
 
 impl Victim {
-    /// Fires for what `spike` does, and for nothing else: the victim is woken by it alone, and is 60 ms late each time.
+    /// Fires for the delays that `spike` causes, and for nothing else: only `spike` wakes the victim, and each delay is 60 ms.
     fn late(self) -> String {
         format!("wakeup > 40ms if comm = \"{}\"", self.0)
     }
 
     fn start(self, options: &[&str], output: &Path, times: &str) -> Recorder {
         let late = self.late();
-        // Other tests that run at the same time make the machine switch a million times while this records.
+        // Other tests that run at the same time cause a million switches while this records.
         let always = ["--mode", "circular", "--buffer-size", "64M", "--trigger", &late];
         let options: Vec<&str> = always.iter().chain(options).copied().collect();
         Recorder::start(&options, output, &[env!("CARGO_BIN_EXE_spike"), times, self.0])
@@ -37,7 +37,7 @@ impl Victim {
 
 const WHY: &str = "it records the machine";
 
-/// What `spike` says of one time: before the wake-up, and when the victim had the CPU.
+/// The output of `spike` about one time: before the wake-up, and when the victim had the CPU.
 fn time_of(line: &str) -> (u64, u64) {
     let (before, ran) = line.split_once(' ').expect("two times");
     (before.parse().expect("a number"), ran.parse().expect("a number"))
@@ -52,8 +52,8 @@ fn marks(trace: &Trace) -> Vec<&Event> {
     trace.own.iter().filter(|event| event.name == "trigger").collect()
 }
 
-/// Asserts that the trace holds the victim's wait that began after `before` and had ended when it ran, and returns how
-/// long it was.
+/// Asserts that the trace contains the victim's wait that began after `before` and had ended when the victim ran, and returns how long it
+/// was.
 fn wait_in(trace: &Trace, victim: u64, (before, ran): (u64, u64)) -> u64 {
     let within = |time: u64| before <= time && time <= ran;
     let wakeups = trace.wakeups.iter();
@@ -66,7 +66,7 @@ fn wait_in(trace: &Trace, victim: u64, (before, ran): (u64, u64)) -> u64 {
     came_in.expect("it came in") - woken[0]
 }
 
-/// The summary's line that begins with `name`, without it.
+/// The rest of the summary's line that begins with `name`.
 fn summary<'a>(said: &'a str, name: &str) -> &'a str {
     let line = said.lines().find_map(|line| line.trim_start().strip_prefix(name));
     line.unwrap_or_else(|| panic!("no {name} in {said}")).trim_start()
@@ -84,7 +84,7 @@ fn a_thread_that_is_late_on_purpose_fires_once_and_the_window_holds_its_wait() {
     let mut recorder = thread.start(&options, &output, "1");
     let victim = victim_of(&recorder.printed());
     let spike = time_of(&recorder.printed());
-    // The recording goes on; the file is there before it ends.
+    // The recording continues; the file is there before it ends.
     let line = recorder.said();
     let named = format!("trigger {}: {} ({victim}) on CPU ", thread.late(), thread.0);
     assert!(line.contains(&named) && line.ends_with("spike.1.fxt"), "{line}");
@@ -119,17 +119,17 @@ fn a_thread_that_is_late_on_purpose_fires_once_and_the_window_holds_its_wait() {
     let why = &why["explanations"][0];
     assert_eq!((&why["trigger"], &why["thread"]["tid"]), (&json!(thread.late()), &json!(victim)));
     assert_eq!((&why["from_ns"], &why["to_ns"]), (&json!(at - wait), &json!(at)));
-    // Nothing is in it but the window.
+    // It contains nothing but the window.
     let window_ns = at - 400_000_000..=at + 50_000_000;
     assert!(window.switches.iter().all(|switch| window_ns.contains(&switch.time)));
     assert!(window.own.iter().all(|event| window_ns.contains(&event.time)), "{:?}", window.own);
     let last = window.switches.last().expect("there are some").time;
     assert!(last > at, "what came after it is there as well");
-    // At its beginning each CPU that is not idle is given to who has it.
+    // At its beginning, each CPU that is not idle is assigned to its thread.
     let from = window.switches[0].time;
     let made_up = window.switches.iter().take_while(|switch| switch.time == from);
     assert!(made_up.filter(|switch| switch.inferred).all(|switch| switch.outgoing == 0));
-    // The file at the end has all of it.
+    // The file at the end contains all of it.
     let whole = Trace::read(&output);
     whole.assert_sound();
     assert_eq!(wait_in(&whole, victim, spike), wait);
@@ -143,7 +143,7 @@ fn an_armed_recorder_keeps_every_switch_that_the_kernel_counted_in_its_window_an
     for source in ["bpf", "perf", "ftrace"] {
         let folder = tempfile::tempdir().expect("a folder for temporary files");
         let output = folder.path().join("armed.fxt");
-        // The threads that are counted sleep and compute, so that both of these look at each of their switches; only the second fires.
+        // The counted threads sleep and compute, so both conditions are checked at each of their switches; only the second one fires.
         let never = "runqueue > 1h if comm ~ \"work*\"";
         let once = "slice > 1ns if comm = \"workload\"";
         let mut options = vec!["--source", source, "--mode", "circular", "--buffer-size", "256M"];
@@ -159,7 +159,7 @@ fn an_armed_recorder_keeps_every_switch_that_the_kernel_counted_in_its_window_an
             let found = reported(&trace).count() as u64;
             assert!(found >= 100_000, "only {found} switches");
             assert_eq!(found, stats.number("switches"), "{source}: {file}");
-            // The machine as a whole, as often as the tracepoint fired: which nothing of the kernel says to ftrace.
+            // For the machine as a whole, as often as the tracepoint fired, which the kernel does not report to ftrace.
             if file == "armed.fxt" && source != "ftrace" {
                 assert_eq!(found, stats.number("kernel_switches"), "{source}");
             }
@@ -176,11 +176,11 @@ fn windows_that_overlap_are_each_whole() {
     let folder = tempfile::tempdir().expect("a folder for temporary files");
     let output = folder.path().join("spike.fxt.zst");
     let options = ["--trigger-interval", "1ms", "--before", "10s", "--after", "10s"];
-    // More than it takes: a switch that the kernel does not report, as on some virtual machines, measures nothing.
+    // Higher than the actual time: a switch that the kernel does not report, as on some virtual machines, measures nothing.
     let mut recorder = Victim("late in all").start(&options, &output, "6");
     let victim = victim_of(&recorder.printed());
     let spikes: Vec<(u64, u64)> = (0..6).map(|_| time_of(&recorder.printed())).collect();
-    // None of the windows is over: each ends with the recording.
+    // None of the windows has ended: each ends with the recording.
     let (code, said) = recorder.end();
     assert_eq!(code, 0, "{said}");
     let fired = summary(&said, "triggers").strip_suffix(" fired").expect("a number");
@@ -211,7 +211,7 @@ fn what_comes_too_soon_or_is_too_much_is_counted_and_not_written() {
     let folder = tempfile::tempdir().expect("a folder for temporary files");
     let output = folder.path().join("spike.fxt");
     let ended = |options: &[&str]| {
-        // More than it takes: a switch that the kernel does not report, as on some virtual machines, measures nothing.
+        // Higher than the actual time: a switch that the kernel does not report, as on some virtual machines, measures nothing.
         let (code, said) = Victim("late six times").start(options, &output, "6").end();
         assert_eq!(code, 0, "{said}");
         said
@@ -251,7 +251,7 @@ fn a_command_runs_for_each_snapshot_as_the_caller_and_so_many_snapshots_end_the_
     fxtrec.args(["--mode", "circular", "--trigger", &late, "--before", "1s", "--after", "1ms"]);
     fxtrec.args(["--trigger-interval", "1ms", "--trigger-count", "2", "--on-trigger", hook]);
     fxtrec.env("SUDO_UID", nobody.uid.to_string()).env("SUDO_GID", nobody.gid.to_string());
-    // More than it takes: a switch that the kernel does not report, as on some virtual machines, measures nothing.
+    // Higher than the actual time: a switch that the kernel does not report, as on some virtual machines, measures nothing.
     fxtrec.arg("-o").arg(&output).arg("--").args([env!("CARGO_BIN_EXE_spike"), "6"]);
     fxtrec.arg("late for all").stdout(Stdio::piped()).stderr(Stdio::piped());
     let mut recorder = Recorder(Process::start(&mut fxtrec));
@@ -277,13 +277,13 @@ fn a_command_runs_for_each_snapshot_as_the_caller_and_so_many_snapshots_end_the_
 }
 
 #[test]
-fn a_short_memory_is_told() {
+fn a_short_memory_is_reported() {
     if !root::or_skip(WHY) {
         return;
     }
     let folder = tempfile::tempdir().expect("a folder for temporary files");
     let output = folder.path().join("spike.fxt");
-    // More switches than the buffer holds, and then one that is late.
+    // More switches than the buffer holds, and then a late one.
     let script = format!(
         "{} 20000 >&2 && exec {} 1 late-at-last",
         env!("CARGO_BIN_EXE_pingpong"),
@@ -328,7 +328,7 @@ fn a_probe_fires_when_it_is_hit() {
     assert!(!started.exists(), "{said}");
 }
 
-/// An application that registers by hand, raises an alert and stays until its input ends.
+/// An application that registers manually, raises an alert and stays until its input ends.
 const ALERTS: &str = r#"
 import os, socket, struct, sys
 address = os.environ["FXTREC_PROVIDER_SOCKET"]
@@ -358,7 +358,7 @@ fn an_alert_of_an_application_fires() {
 }
 
 /// Asserts that the first snapshot is about something of more than `least_ms` of a thread, all of which is in it, and that `why` explains
-/// just that. Returns the snapshot, and from when to when it was.
+/// just that. Returns the snapshot, and the time range in which the delay occurred.
 pub(super) fn lasted(path: &Path, expression: &str, least_ms: u64) -> (Trace, u64, u64) {
     let window = Trace::read(path);
     window.assert_sound();
@@ -388,7 +388,7 @@ fn a_call_that_takes_too_long_fires_at_its_return_and_all_of_it_is_in_the_file()
     let output = folder.path().join("call.fxt");
     let program = fxtrec_tests::programs::build("lasts.c", &[]);
     let name = Path::new(program.text()).file_name().expect("a file").to_string_lossy();
-    // Less than the call takes is kept before a trigger.
+    // Less than the length of the call is kept before a trigger.
     let kept = ["--mode", "circular", "--before", "1ms", "--after", "1ms"];
     for function in ["work".to_owned(), format!("{name}:work")] {
         let trigger = format!("probe(\"{function}\") > 40ms");
@@ -406,7 +406,10 @@ fn a_call_that_takes_too_long_fires_at_its_return_and_all_of_it_is_in_the_file()
     let trigger = ["--mode", "circular", "-P", ":work", "--trigger", "probe('work') > 40ms"];
     let (code, said) = Recorder::start(&trigger, &output, &[program.text()]).end();
     assert_eq!(code, 125, "{said}");
-    assert!(said.contains("add it as -P BINARY:SYMBOL%span; recorded so: nothing"), "{said}");
+    assert!(
+        said.contains("add it as -P BINARY:SYMBOL%span; recorded with %span: nothing"),
+        "{said}"
+    );
 }
 
 #[test]
@@ -420,7 +423,7 @@ fn a_turn_that_takes_too_long_fires_when_its_thread_sleeps_again() {
     for source in ["bpf", "perf"] {
         let trigger = "turn > 40ms if comm = \"lasts\"";
         let options = ["--source", source, "--mode", "circular", "--trigger", trigger];
-        // More than it takes: a switch that the kernel does not report, as on some virtual machines, measures nothing.
+        // Higher than the actual time: a switch that the kernel does not report, as on some virtual machines, measures nothing.
         let command = [program.text(), "60", "60", "60", "60"];
         let (code, said) = Recorder::start(&options, &output, &command).end();
         assert_eq!((code, summary(&said, "triggers")), (0, "1 fired"), "{said}");

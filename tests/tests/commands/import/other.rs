@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 /// The workload: two threads that wake each other in turn.
 pub(crate) const PINGPONG: &str = env!("CARGO_BIN_EXE_pingpong");
 
-/// A tracing instance, gone when dropped.
+/// A tracing instance, removed when dropped.
 #[derive(Debug)]
 pub(crate) struct Instance(PathBuf);
 
@@ -28,7 +28,7 @@ impl Instance {
 
 impl Drop for Instance {
     fn drop(&mut self) {
-        // A test that has failed already says more than this could.
+        // If a test has already failed, its message is more useful than this one.
         let _ = std::fs::remove_dir(&self.0);
     }
 }

@@ -1,4 +1,4 @@
-//! What is made from traces: it appears when it is complete, and never through a link.
+//! Files derived from traces: they appear when they are complete, and never through a link.
 
 use std::fs;
 use std::os::unix::fs::symlink;
@@ -8,7 +8,7 @@ use fxtrec_tests::root::may_record;
 
 use super::{CALLER, names, owner, shell, sudo, trace};
 
-/// Commands that make a file called `out` from a.fxt and b.fxt, or from what is given instead of a.fxt.
+/// Commands that create a file called `out` from a.fxt and b.fxt, or from another file in place of a.fxt.
 fn commands(input: &str) -> [Vec<&str>; 5] {
     [
         vec!["convert", "-q", "--to", "json", input, "out"],
@@ -52,7 +52,7 @@ fn a_command_that_fails_leaves_what_was_there() {
         "damaged.json",
         "[{\"ph\":\"B\",\"ts\":1,\"pid\":1,\"tid\":1,\"name\":\"a\"},\n{\"ph\":",
     );
-    // Damaged in the middle, so that it is found out late.
+    // Damaged in the middle, so that it is detected late.
     trace(&folder, "damaged.gz");
     let mut packed = fs::read(folder.path("damaged.gz")).expect("there");
     let middle = packed.len() / 2;
@@ -83,7 +83,7 @@ fn a_full_disk_leaves_what_was_there() {
     trace(&folder, "b.fxt");
     trace(&folder, "a.fxt");
     fs::create_dir(folder.path("small")).expect("room");
-    // In a mount namespace of its own, so that nothing stays. What is there takes all the room there is: one page.
+    // In a separate mount namespace, so that nothing is left behind. The existing file takes all available space: one page.
     let script = r#"
         mount -t tmpfs -o size=4k none small && echo earlier > small/out || exit 99
         for args in 'convert -q a.fxt --to json' 'cut -q a.fxt' \

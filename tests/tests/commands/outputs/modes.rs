@@ -1,4 +1,4 @@
-//! Who may read what fxtrec writes.
+//! Who may read fxtrec's output.
 
 use std::fs::{self, Permissions};
 use std::os::unix::fs::PermissionsExt;
@@ -28,7 +28,7 @@ fn recordings_and_their_pieces_are_their_owners_alone() {
     for name in all {
         let path = folder.path(&name);
         match name.as_str() {
-            // It is as it was.
+            // It is unchanged.
             "t.fxt.old" => assert_eq!((mode(&path), owner(&path)), (0o640, (0, 0))),
             _ => assert_eq!((mode(&path), owner(&path)), (0o600, CALLER), "{name}"),
         }

@@ -1,4 +1,4 @@
-//! Recordings whose output path exists already.
+//! Recordings whose output path already exists.
 
 use std::fs::{self, File, Permissions};
 use std::io::{ErrorKind, Read};
@@ -22,7 +22,7 @@ use super::{CALLER, names, sudo};
 
 const OTHER: u32 = 65_531;
 
-/// A FIFO of another user, and its end for reading.
+/// A FIFO of another user, and its read end.
 fn others_fifo(folder: &Folder, name: &str) -> File {
     let path = folder.path(name);
     mkfifo(&path, Mode::from_bits_truncate(0o666)).expect("room");
@@ -83,12 +83,12 @@ fn what_belongs_to_others_is_refused_by_name_too() {
     }
     got_nothing(reader);
     assert_eq!(names(&folder), ["disk", "fifo", "null"], "COMMAND did not run");
-    // One's own is fine.
+    // The user's own FIFO is accepted.
     chown(folder.path("fifo"), Some(CALLER.0), None).expect("root may");
     let options = || File::options().read(true).clone();
     let reader = options().custom_flags(libc::O_NONBLOCK).open(folder.path("fifo"));
     let mut reader = reader.expect("there");
-    // It is read afterwards, so all of the recording has to fit.
+    // It is read afterwards, so the whole recording must fit.
     fcntl(&reader, FcntlArg::F_SETPIPE_SZ(1 << 20)).expect("root may");
     sudo(
         &folder,
@@ -117,7 +117,7 @@ fn devices_and_descriptors_can_be_named() {
     assert_eq!(names(&folder), ["out.fxt"]);
 }
 
-/// Twenty recorders of the machine with these options; returns the one that records, and what the others said.
+/// Twenty recorders of the machine with these options; returns the one that records, and the messages of the others.
 fn twenty(folder: &Folder, options: &[&str]) -> (Process, Vec<String>) {
     let mut all: Vec<Process> = (0..20)
         .map(|_| {
@@ -141,7 +141,7 @@ fn twenty(folder: &Folder, options: &[&str]) -> (Process, Vec<String>) {
 }
 
 #[test]
-fn of_twenty_recorders_with_one_name_one_records_and_the_others_are_told() {
+fn of_twenty_recorders_with_one_name_one_records_and_the_others_are_reported() {
     if !may_record() {
         return;
     }

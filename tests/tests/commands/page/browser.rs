@@ -4,8 +4,8 @@
 //! descriptors 3 and 4, each ended by a zero byte. A shell puts them there from
 //! standard input and output. When the pipe is closed, the browser ends.
 //!
-//! Starting one takes longer than most of what a test does with it, so tests that
-//! run at the same time share one: each has a tab, with cookies and storage of its own.
+//! Starting one takes longer than most of a test's other steps, so tests that
+//! run at the same time share one: each has a tab, with separate cookies and storage.
 
 use std::collections::{HashMap, VecDeque};
 use std::io::{BufRead, BufReader, Write};
@@ -21,24 +21,24 @@ use base64::engine::general_purpose::STANDARD;
 use fxtrec_tests::process::spawn;
 use serde_json::{Value, json};
 
-/// How long the browser may take to answer on a machine that is very busy.
+/// How long the browser may take to answer on a very busy machine.
 const PATIENCE: Duration = Duration::from_secs(180);
 
-/// Makes the debugging pipe of standard input and output.
+/// Makes standard input and output the debugging pipe.
 const PLUMBING: &str = "exec chromium \"$@\" 3<&0 4>&1 0</dev/null 1>/dev/null 2>&1";
 
-/// Width and height of what is shown, in pixels.
+/// Width and height of the visible area, in pixels.
 pub(crate) const SIZE: (u32, u32) = (1440, 900);
 
-/// The browser that tests share while one has a tab in it.
+/// The browser that tests share while one of them has a tab in it.
 static SHARED: Mutex<Weak<Program>> = Mutex::new(Weak::new());
 
-/// What a panic of another test left is sound: entries of maps.
+/// Data left by a panic of another test is valid: entries of maps.
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Which tab an answer or an event is for.
+/// The tab that an answer or an event is for.
 #[derive(Default)]
 struct Tabs {
     of_calls: HashMap<u64, Sender<Value>>,
@@ -54,11 +54,11 @@ impl Tabs {
                 session.and_then(|session| self.of_sessions.get(session)).cloned()
             }
         };
-        // A tab that is closed has no use for it.
+        // A closed tab does not need the message.
         let _ = tab.map(|tab| tab.send(message));
     }
 
-    /// Wakes all who wait for an answer.
+    /// Wakes all threads that wait for an answer.
     fn end(&mut self) {
         for tab in self.of_calls.drain().map(|(_, tab)| tab) {
             let _ = tab.send(Value::Null);
@@ -91,7 +91,7 @@ impl Program {
                 ])
                 .args(["--disable-background-networking", "--disable-component-update"])
                 .args(["--disable-extensions", "--force-device-scale-factor=1"])
-                // Else only the tab that came last draws, and timers of the others are slow.
+                // Otherwise only the newest tab draws, and timers of the others are slow.
                 .args([
                     "--disable-backgrounding-occluded-windows",
                     "--disable-renderer-backgrounding",
@@ -131,13 +131,13 @@ impl Drop for Program {
     }
 }
 
-/// Reads what the browser says, until it ends.
+/// Reads the browser's messages, until it ends.
 fn distribute(answers: ChildStdout, tabs: &Mutex<Tabs>) {
     let mut answers = BufReader::new(answers);
     let mut message = Vec::new();
     while answers.read_until(0, &mut message).is_ok_and(|length| length > 0) {
         message.pop();
-        // Cut off where the browser was killed.
+        // The message is truncated if the browser was killed.
         let Ok(value) = serde_json::from_slice(&message) else { break };
         lock(tabs).pass_on(value);
         message.clear();
@@ -155,7 +155,7 @@ pub(crate) struct Browser {
     events: VecDeque<Value>,
 }
 
-/// Whether there is a browser; when not, says so.
+/// Whether a browser is installed; prints a message if not.
 pub(crate) fn is_there() -> bool {
     fxtrec_tests::tools::or_skip(&["chromium"])
 }
@@ -192,7 +192,7 @@ impl Browser {
         browser
     }
 
-    /// Makes the window so large.
+    /// Sets the size of the window.
     pub(crate) fn resize(&mut self, width: u32, height: u32) {
         let screen =
             json!({ "width": width, "height": height, "deviceScaleFactor": 1, "mobile": false });
@@ -228,7 +228,7 @@ impl Browser {
         }
     }
 
-    /// Opens a file, and waits until the page says that it is ready.
+    /// Opens a file, and waits until the page reports that it is ready.
     pub(crate) fn open(&mut self, page: &Path) {
         self.open_at(page, "");
     }
@@ -243,7 +243,7 @@ impl Browser {
         self.settle();
     }
 
-    /// Waits until everything that is in view has been unpacked and drawn.
+    /// Waits until everything in view has been unpacked and drawn.
     pub(crate) fn settle(&mut self) {
         self.evaluate(
             "new Promise((done) => requestAnimationFrame(() => requestAnimationFrame(done)))",
@@ -271,7 +271,7 @@ impl Browser {
         self.evaluate(&text);
     }
 
-    /// The value of an expression; that of a promise when it has one.
+    /// The value of an expression; if it is a promise, the value of that.
     pub(crate) fn evaluate(&mut self, expression: &str) -> Value {
         let params =
             json!({ "expression": expression, "awaitPromise": true, "returnByValue": true });
@@ -280,7 +280,7 @@ impl Browser {
         answer["result"]["value"].clone()
     }
 
-    /// What the page says about itself.
+    /// The page's own description.
     pub(crate) fn state(&mut self) -> Value {
         self.evaluate("fxtrec.state()")
     }
@@ -309,7 +309,7 @@ impl Browser {
         self.settle();
     }
 
-    /// Clicks in the middle of the first element that a selector finds, and scrolls to it before.
+    /// Clicks in the middle of the first element that matches a selector, after scrolling to it.
     pub(crate) fn click_on(&mut self, selector: &str) {
         let place = self.evaluate(&format!(
             "(() => {{
@@ -323,7 +323,7 @@ impl Browser {
         self.click(number(&place[0]), number(&place[1]));
     }
 
-    /// A number that stands for what the lanes show: other pixels, other number.
+    /// A number that represents the content of the lanes: different pixels give a different number.
     pub(crate) fn fingerprint(&mut self) -> String {
         let sum = self.evaluate(
             "(() => {
@@ -337,15 +337,14 @@ impl Browser {
         sum.as_str().expect("text").to_owned()
     }
 
-    /// Writes what is shown to a PNG file.
+    /// Writes a screenshot to a PNG file.
     pub(crate) fn screenshot(&mut self, file: &Path) {
         let shot = self.call("Page.captureScreenshot", &json!({ "format": "png" }));
         let png = STANDARD.decode(shot["data"].as_str().expect("text")).expect("base64");
         std::fs::write(file, png).expect("the file can be written");
     }
 
-    /// What went wrong so far: errors on the console, exceptions, and requests for anything but
-    /// files and what stands in the page.
+    /// Errors so far: on the console, exceptions, and requests for anything but files and the page's own data.
     pub(crate) fn complaints(&self) -> Vec<String> {
         let complaint = |event: &Value| {
             let params = &event["params"];
@@ -365,7 +364,7 @@ impl Browser {
         self.events.iter().filter(|event| complaint(event)).map(Value::to_string).collect()
     }
 
-    /// How many files the page has asked for, itself included.
+    /// How many files the page has requested, itself included.
     pub(crate) fn files_read(&self) -> usize {
         let is_file = |event: &&Value| {
             event["method"] == "Network.requestWillBeSent"

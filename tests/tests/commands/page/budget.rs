@@ -1,4 +1,4 @@
-//! A page with less than all of its trace: it says so, and what it shows is never another thing than what was.
+//! A page with only a part of its trace: it says so, and everything that it shows is correct.
 
 use std::path::PathBuf;
 use std::process::Command;
@@ -12,11 +12,11 @@ use super::browser::{self, Browser, number};
 use super::scene::{BEGIN, FIRST, Scene};
 use super::{kept, write_page, write_page_within};
 
-/// Many tiles, of which a third has room.
+/// Many tiles, a third of which fit.
 const SCENE: Scene = Scene { cpus: 4, threads: 40, events: 400_000, spans: true, gap: false };
 const BYTES: u64 = 1_800_000;
 
-/// Places at which both pages are asked.
+/// Times at which both pages are queried.
 const PLACES: u64 = 120;
 
 const CONTENTS: &str = "JSON.parse(document.getElementById('contents').textContent)";
@@ -70,7 +70,7 @@ fn a_page_that_lacks_events_says_so_with_the_command_that_shows_them() {
         "{about}"
     );
 
-    // In the middle of what is left out, a stretch that a few events took.
+    // In the middle of the omitted part, a stretch of a few events.
     let (from, to) = left_out(&mut browser);
     let middle = (from + to) / 2.0;
     browser.open_at(page, &format!("#view={:.0}-{:.0}", middle - 50_000.0, middle + 50_000.0));
@@ -81,7 +81,7 @@ fn a_page_that_lacks_events_says_so_with_the_command_that_shows_them() {
         note.as_str().is_some_and(|it| it.starts_with("The page lacks exact events")),
         "{note}"
     );
-    // Each CPU that worked has something in its colour there, and all lanes are hatched.
+    // Each CPU that was busy has something in its colour there, and all lanes are hatched.
     let hatched = browser.evaluate(
         "(() => {
             const context = fx.paint.canvas.getContext('2d');
@@ -96,7 +96,7 @@ fn a_page_that_lacks_events_says_so_with_the_command_that_shows_them() {
     );
     assert!(hatched.as_array().expect("a list").iter().all(|it| number(it) > 3.0), "{hatched}");
     browser.screenshot(&kept("budget.png"));
-    // A click tells what is not known, and the command is the one of the note's file.
+    // A click shows the unknown parts, and the command is the one of the note's file.
     browser.evaluate(&format!("fx.select.pick('thread', 1, {middle})"));
     let selected = browser.state()["selected"].clone();
     assert!(selected["kind"] == "absent" || number(&selected["start"]) <= middle, "{selected}");
@@ -104,7 +104,7 @@ fn a_page_that_lacks_events_says_so_with_the_command_that_shows_them() {
         browser.evaluate(&format!("fx.select.describe(fx.lanes.find('cpu', 0), {middle}, 5)"));
     assert_eq!(tip, "its exact events are not in this page");
 
-    // What the page proposes, done: the new page has all events of the view.
+    // Runs the command that the page proposes: the new page has all events of the view.
     let folder = tempfile::tempdir().expect("a folder");
     let command = browser.evaluate("document.querySelector('#absent code').textContent");
     let command = command.as_str().expect("text").to_owned();
@@ -145,7 +145,7 @@ fn keys_lead_to_the_exact_events_of_the_listed_waits() {
     assert_eq!(browser.complaints(), Vec::<String>::new());
 }
 
-/// What a page has at [`PLACES`] places: the slice, and what became of a stretch of time of the same thread.
+/// The content of a page at [`PLACES`] times: the slice, and the explanation of a stretch of time of the same thread.
 fn asked(page: &std::path::Path) -> Value {
     let mut browser = Browser::start();
     browser.open(page);

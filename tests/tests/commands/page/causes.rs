@@ -1,4 +1,4 @@
-//! What the host, quotas and interrupts did to threads, as the page shows it.
+//! The effects of the host, quotas and interrupts on threads, as the page shows them.
 
 use fxt_writer::{Text, Value};
 use fxtrec_report::scene::{Leaves, Scene};
@@ -34,7 +34,7 @@ fn trace() -> Vec<u8> {
     scene.bytes().to_vec()
 }
 
-/// Selects what a thread does at a time after the begin, and the rows of the selection's panel.
+/// Selects the state of a thread at a time after the beginning, and the rows of the selection's panel.
 fn selected(browser: &mut Browser, comm: &str, millis: u64) -> Vec<(String, String)> {
     let rows = browser.evaluate(&format!(
         "(async () => {{
@@ -55,7 +55,7 @@ fn row(rows: &[(String, String)], name: &str) -> Option<String> {
     rows.iter().find(|row| row.0 == name).map(|row| row.1.clone())
 }
 
-/// How many pixels of the lanes have the colour that the style sheet calls by this name.
+/// The number of pixels in the lanes with the colour that has this name in the style sheet.
 fn pixels(browser: &mut Browser, colour: &str) -> f64 {
     let count = browser.evaluate(&format!(
         "(() => {{
@@ -97,7 +97,7 @@ fn throttled_and_stolen_stretches_have_colours_and_rows_of_their_own() {
     assert_eq!(row(&waits, "length").as_deref(), Some("20.0 ms"));
     let again = selected(&mut browser, "busy", 100);
     assert_eq!(row(&again, "taken by the host").as_deref(), Some("nothing"), "{again:?}");
-    // Whoever woke a throttled thread did so when it was woken, not when it was released.
+    // A throttled thread's waker is the one that woke it, at the time of the wake-up, not of the release.
     let late = selected(&mut browser, "late", 140);
     assert_eq!(row(&late, "woken by").as_deref(), Some("other 303"), "{late:?}");
     assert_eq!(row(&late, "waited for a CPU").as_deref(), Some("5.00 ms"), "{late:?}");

@@ -1,4 +1,4 @@
-//! Where things stand in windows of several widths: nothing is cut off, nothing collapses.
+//! The layout in windows of several widths: nothing is cut off, nothing collapses.
 
 use serde_json::{Value, json};
 
@@ -8,7 +8,7 @@ use super::{kept, scene_page, starved_page};
 /// Widths and heights of windows: a desk, a small laptop, a phone.
 const WINDOWS: [(u32, u32); 3] = [(1400, 900), (1024, 768), (480, 900)];
 
-/// Takes note of text that a canvas draws beyond its edges.
+/// Records texts that a canvas draws beyond its edges.
 const WATCH: &str = "
     window.cutTexts = [];
     const draw = CanvasRenderingContext2D.prototype.fillText;
@@ -26,7 +26,7 @@ const WATCH: &str = "
         return draw.call(this, text, x, y, ...rest);
     };";
 
-/// Everything that is cut off, as a list of texts.
+/// Everything that is truncated, as a list of texts.
 const CUT: &str = "(() => {
     const cut = [];
     const name = (it) => it.id ? '#' + it.id : it.tagName + '.' + it.className + ' ' + it.textContent.slice(0, 40);
@@ -87,7 +87,7 @@ fn nothing_is_cut_off_and_no_panel_collapses_in_any_window() {
             let [width, height, inner] = [0, 1, 2].map(|at| number(&panel[at]));
             assert!(width >= 220.0 && height >= 190.0 && inner >= 150.0, "{panel} at {window:?}");
         }
-        // No two panels stand on each other, and lanes keep room.
+        // No two panels overlap, and lanes keep their room.
         let overlap = browser.evaluate(
             "(() => {
                 const boxes = [...document.querySelectorAll('.panel')].map((it) => it.getBoundingClientRect());
@@ -115,7 +115,7 @@ fn nothing_is_cut_off_and_no_panel_collapses_in_any_window() {
 }
 
 #[test]
-fn the_flame_graph_stands_beside_the_distribution_and_below_it_in_narrow_windows() {
+fn the_flame_graph_stands_next_to_the_distribution_and_below_it_in_narrow_windows() {
     if !browser::is_there() {
         return;
     }

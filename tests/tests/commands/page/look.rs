@@ -1,4 +1,4 @@
-//! What the page shows: that it loads in peace, draws, and follows the system's colours.
+//! The page loads without errors, draws, and follows the system's colours.
 
 use serde_json::json;
 
@@ -52,7 +52,7 @@ fn dark_and_light_follow_the_system_until_one_is_chosen() {
     assert_ne!(light_ground, dark_ground);
     browser.screenshot(&kept("dark.png"));
 
-    // Chosen by a click, it stays whatever the system does.
+    // A choice by a click stays, whatever the system's setting.
     browser.click_on("#theme");
     assert_eq!(browser.state()["theme"], "light");
     assert_eq!(browser.fingerprint(), light);
@@ -75,7 +75,7 @@ fn where_events_were_lost_the_lane_is_hatched() {
     assert_eq!(gap.as_array().map(Vec::len), Some(1), "{gap}");
     assert_eq!(gap[0][0], 0);
     assert!(number(&gap[0][3]) > 100.0 && number(&gap[0][2]) - number(&gap[0][1]) > 29e6, "{gap}");
-    // Pixels of the colour of hatches, or near it, in the lane of a CPU.
+    // Pixels of the colour of hatches, or close to it, in the lane of a CPU.
     let red = |browser: &mut Browser, cpu: u16| {
         let count = browser.evaluate(&format!(
             "(() => {{

@@ -1,4 +1,4 @@
-//! A page from the command line: a real recording, and what can go wrong.
+//! A page from the command line: a real recording, and possible errors.
 
 use std::path::Path;
 use std::process::Output;
@@ -99,7 +99,7 @@ fn the_page_of_a_recording_has_the_stacks_that_the_report_has() {
         let shown = shown.as_array().expect("a list");
         assert_eq!(shown.len(), frames.len(), "{shown:?} {frames:?}");
         for (shown, frame) in shown.iter().zip(frames) {
-            // Without a name it is the file and the address in it.
+            // Without a name, the file and the address in it are shown.
             match frame["function"].as_str() {
                 Some(function) => assert_eq!(shown, function),
                 None => assert!(shown.as_str().is_some_and(|it| it.contains("0x")), "{shown}"),

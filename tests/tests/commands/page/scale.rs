@@ -25,7 +25,7 @@ fn two_million_events_are_a_page_below_20_mb_that_draws_without_unfolding_them()
     let first = number(&state["paint"]["firstFrame"]);
     eprintln!("{bytes} bytes; the first frame came {first:.0} ms after navigation began");
 
-    // Nearer, other blocks are unpacked; near enough, the events themselves.
+    // After zooming in, other blocks are unpacked; at a sufficient zoom, the events themselves.
     let mut modes = Vec::new();
     for _ in 0..6 {
         let before = browser.fingerprint();
@@ -68,7 +68,7 @@ fn of_hundreds_of_lanes_only_those_in_view_are_drawn_and_all_can_be_reached() {
     assert_ne!(top, browser.fingerprint());
     let last = "[...document.querySelectorAll('#gutter .label')].some((label) => label.id.startsWith('lane-thread'))";
     assert_eq!(browser.evaluate(last), true);
-    // Closing the group of CPUs brings the threads to the top.
+    // After the group of CPUs is closed, the threads are at the top.
     browser.evaluate("document.getElementById('lanes').scrollTop = 0");
     browser.settle();
     browser.click_on("#lane-header-cpus");

@@ -1,7 +1,7 @@
-//! A machine that never was, with a scheduler simple enough to make traces of any size.
+//! A simulated machine, with a scheduler simple enough to create traces of any size.
 //!
-//! Threads run, sleep and wake each other; who is woken joins the queue of a CPU. Everything is
-//! decided by a counter, so a scene is the same every time.
+//! Threads run, sleep and wake each other; a woken thread joins the queue of a CPU. A counter determines everything, so a scene is the same
+//! every time.
 
 use std::collections::VecDeque;
 
@@ -17,25 +17,25 @@ const PROCESS: u64 = 1_000;
 /// The first thread's id.
 pub(crate) const FIRST: u64 = 1_001;
 
-/// For how long events are lost, in nanoseconds.
+/// How long events are lost, in nanoseconds.
 const LOSS: u64 = 30_000_000;
 
-/// Events of CPU 0 that never were written.
+/// Events of CPU 0 that were never written.
 struct Loss {
     until: u64,
     count: u64,
 }
 
-/// What a scene is made of.
+/// The parameters of a scene.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Scene {
     pub(crate) cpus: u16,
     pub(crate) threads: u64,
-    /// How many switches and wake-ups, at least.
+    /// The minimum number of switches and wake-ups.
     pub(crate) events: u64,
-    /// Whether threads say what they do.
+    /// Whether threads record their activities.
     pub(crate) spans: bool,
-    /// Whether events of CPU 0 are lost half way.
+    /// Whether events of CPU 0 are lost half way through.
     pub(crate) gap: bool,
 }
 
@@ -46,7 +46,7 @@ struct Machine {
     on: Vec<u64>,
     since: Vec<u64>,
     next: Vec<u64>,
-    /// Whether the last thing that happened there was a wake-up.
+    /// Whether the last event there was a wake-up.
     woke: Vec<bool>,
     queues: Vec<VecDeque<u64>>,
     sleeping: VecDeque<u64>,
@@ -152,7 +152,7 @@ impl Machine {
 
     /// A number below `below`.
     fn random(&mut self, below: u64) -> u64 {
-        // The constants of Knuth's MMIX generator; its upper bits are the good ones.
+        // The constants of Knuth's MMIX generator, whose upper bits are the good ones.
         self.random = self
             .random
             .wrapping_mul(6_364_136_223_846_793_005)
@@ -160,7 +160,7 @@ impl Machine {
         (self.random / (1 << 33)) % below
     }
 
-    /// What happens next, on the CPU where it does so first.
+    /// The next event, on the CPU whose turn it is.
     fn step(&mut self) -> u64 {
         let first = |cpu: &usize| self.next[*cpu];
         let cpu = (0..self.on.len()).min_by_key(first).expect("a CPU");
@@ -246,7 +246,7 @@ impl Machine {
         }
     }
 
-    /// A thread loses CPU 0 to another, and can still run.
+    /// A thread loses CPU 0 to another, and is still able to run.
     fn hand_over(&mut self, time: u64, goes: u64, comes: u64) {
         let weight = |thread| Value::Int32(if thread == 0 { i32::MIN } else { 1024 });
         let args = [
@@ -264,7 +264,7 @@ impl Machine {
         self.write(0, &switch);
     }
 
-    /// What a thread that ran from `since` to `time` says about it.
+    /// The spans of a thread that ran from `since` to `time`.
     fn say(&mut self, thread: u64, since: u64, time: u64) {
         let own = (Koid(PROCESS), Koid(thread));
         let third = (time - since) / 3;
@@ -301,7 +301,7 @@ impl Machine {
         self.trace.into_inner()
     }
 
-    /// Writes what happened on a CPU, unless it is lost.
+    /// Writes an event of a CPU, unless it is lost.
     fn write(&mut self, cpu: usize, record: &impl Record) {
         match self.losing.as_mut().filter(|_| cpu == 0) {
             Some(loss) => loss.count += 1,

@@ -1,4 +1,4 @@
-//! Stacks: of what is selected, as a flame graph, and found by the search.
+//! Stacks: of the selection, as a flame graph, and found by the search.
 
 use fxt_reader::{Error, Reader};
 use std::path::PathBuf;
@@ -16,9 +16,9 @@ use super::{kept, write_page};
 
 const MS: u64 = 1_000_000;
 
-/// Two waits with stacks; thread 41 runs in `kick` from 16 ms to 17 ms, as four samples say, and in something unknown once.
+/// Two waits with stacks; thread 41 runs in `kick` from 16 ms to 17 ms, according to four samples, and in something unknown once.
 fn trace() -> Vec<u8> {
-    // One of a command, of which the page lists all blocked times.
+    // A trace of a command, whose page lists all blocked times.
     let mut trace = Scene::of_command("waker,syscall", 40).bytes().to_vec();
     trace.extend(example::trace(true));
     for n in 0..5 {
@@ -40,7 +40,7 @@ fn open(browser: &mut Browser, name: &str) {
     browser.wait_for("fxtrec.state().flame !== null");
 }
 
-/// What is drawn: name, row and weight of each function.
+/// The drawn functions: name, row and weight of each.
 fn frames(browser: &mut Browser) -> Json {
     let list = browser.evaluate("fxtrec.state().flame.frames");
     let mut list = list.as_array().expect("a list").clone();
@@ -77,7 +77,7 @@ fn the_selection_has_the_stacks_of_the_wait_and_of_its_waker() {
     assert_eq!(browser.evaluate(heads), json!(["Where it was blocked", "Where it was woken from"]));
     let lacks = browser.evaluate("document.querySelector('#selection .stacks .hint').textContent");
     assert_eq!(lacks, "It is incomplete: the innermost function may lack its caller");
-    // In the tip of the lane stands the innermost function that is not the kernel's.
+    // The tooltip of the lane shows the innermost function outside of the kernel.
     let place = browser.evaluate(
         "(() => {
             const { from, to, selected } = fxtrec.state();
@@ -94,14 +94,14 @@ fn the_selection_has_the_stacks_of_the_wait_and_of_its_waker() {
     );
     browser.screenshot(&kept("stacks.png"));
 
-    // The wait for a CPU behind it, and the slice in which it ran.
+    // The wait for a CPU after it, and the slice in which it ran.
     browser.press(".");
     browser.wait_for("document.querySelector('#selection .stacks h4')?.textContent === 'Where it had been blocked'");
     assert_eq!(browser.evaluate(lists), expected);
     browser.press(".");
     browser.wait_for("document.querySelector('#selection .stacks h4')?.textContent === 'Where it ran (4 of 5 samples)'");
     assert_eq!(browser.evaluate(lists), json!([["kick x.so", "0x9000 "]]));
-    // It stands in the chain, too.
+    // It is in the chain, too.
     browser.open_at(&kept("stacks.html"), "#slice=41@20000000");
     browser.wait_for("fxtrec.state().why !== null && fxtrec.state().flame !== null");
     let chain = browser.evaluate("document.querySelector('.chain button').textContent");
@@ -140,7 +140,7 @@ fn the_flame_graph_is_that_of_the_selected_time_and_is_walked_by_keys() {
     );
     browser.screenshot(&kept("flame.png"));
 
-    // By keys to what takes longest, alone, and back.
+    // With keys to the longest one, zoomed in, and back.
     browser.evaluate("document.getElementById('flame').focus()");
     browser.press("ArrowDown");
     assert_eq!(browser.evaluate("fxtrec.state().flame.current"), "0x9000");
@@ -157,7 +157,7 @@ fn the_flame_graph_is_that_of_the_selected_time_and_is_walked_by_keys() {
     browser.click_on("#flame .frame:nth-child(1)");
     assert_eq!(frames(&mut browser), all);
 
-    // Of a range only what is in it: from 11 to 12 ms and half a millisecond before the second wait.
+    // A range shows only what is in it: from 11 to 12 ms and half a millisecond before the second wait.
     let begin =
         browser.evaluate("JSON.parse(document.getElementById('contents').textContent).begin");
     let begin: u64 = begin.as_str().and_then(|it| it.parse().ok()).expect("a time");
@@ -171,7 +171,7 @@ fn the_flame_graph_is_that_of_the_selected_time_and_is_walked_by_keys() {
     browser.open_at(&page, &fragment(17 * MS, 19 * MS));
     browser.wait_for("document.querySelector('#flame .hint') !== null");
 
-    // By those who ended waits, and of time on a CPU.
+    // By the threads that ended waits, and for time on a CPU.
     browser.open(&page);
     browser.wait_for("fxtrec.state().flame !== null");
     choose(&mut browser, "wake");
@@ -179,7 +179,7 @@ fn the_flame_graph_is_that_of_the_selected_time_and_is_walked_by_keys() {
     choose(&mut browser, "cpu");
     let count = browser.evaluate("fxtrec.state().flame.count");
     assert_eq!(count, 5);
-    // The address has what is shown.
+    // The address contains the view.
     browser.wait_for("location.hash.includes('stacks=cpu')");
     browser.open_at(&page, "#stacks=cpu");
     browser.wait_for("fxtrec.state().flame?.kind === 'cpu'");
@@ -224,11 +224,11 @@ fn the_search_finds_functions_and_marks_the_waits_that_have_them() {
     assert_eq!(search(&mut browser, "x.so+"), "1 thread, in 1 wait");
     assert_eq!(browser.evaluate(rows), 0, "that is another wait");
     browser.screenshot(&kept("stacks-search.png"));
-    // A link has the function, with which the thread of the selection is listed.
+    // A link contains the function, with which the thread of the selection is listed.
     browser.open_at(&kept("stacks-search.html"), "#search=pipe_read&slice=41@10000000");
     browser.wait_for("fxtrec.state().selected !== null");
     assert_eq!(browser.evaluate("document.getElementById('search').value"), "pipe_read");
-    // Two letters are in too many names.
+    // Two letters occur in too many names.
     assert_eq!(search(&mut browser, "pi"), "0 threads");
     assert_eq!(search(&mut browser, ""), "");
     assert_eq!(browser.complaints(), Vec::<String>::new());
@@ -254,8 +254,8 @@ fn the_flame_graph_says_the_same_as_fxtrec_flame() {
     assert_eq!(browser.complaints(), Vec::<String>::new());
 }
 
-/// Thread 41 is blocked so many times for 5 to 15 us, in one of a thousand functions each time, with so many callers. The
-/// first time is as short as any.
+/// Thread 41 is blocked this many times for 5 to 15 us, each time in one of a thousand functions, with this many callers. The first time is
+/// as short as any.
 fn many(waits: u64, callers: u64) -> Vec<u8> {
     let mut trace = Writer::new(Vec::<u8>::new());
     trace.start("test", 1_000_000_000).expect("room");

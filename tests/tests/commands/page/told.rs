@@ -1,4 +1,4 @@
-//! What programs record besides spans: arguments, operations across threads, flows and counters.
+//! Data that programs record in addition to spans: arguments, operations across threads, flows and counters.
 
 use fxt_writer::record::{ContextSwitch, KernelObject, ObjectType, ThreadState};
 use fxt_writer::{Arg, Koid, Text, Ticks, Value, Writer};
@@ -9,7 +9,7 @@ use super::{kept, write_page};
 
 const MS: u64 = 1_000_000;
 
-/// `front` takes a request and passes it to `back`; both record the depth of a queue; two requests overlap.
+/// `front` accepts a request and passes it to `back`; both record the depth of a queue; two requests overlap.
 fn trace() -> Vec<u8> {
     let mut trace = Writer::new(Vec::new());
     trace.start("app", 1_000_000_000).expect("room");
@@ -76,7 +76,7 @@ const FACTS: &str = "(() => {
     return Object.fromEntries(names.map((name, at) => [name, document.querySelectorAll('#selection dd')[at].textContent]));
 })()";
 
-/// The place on the page of a time in a row of spans of a lane.
+/// The position on the page of a time in a row of spans of a lane.
 fn place(browser: &mut Browser, lane: &str, time: u64, below: u32) -> (f64, f64) {
     let found = browser.evaluate(&format!(
         "(() => {{
@@ -131,7 +131,7 @@ fn operations_have_rows_of_their_own_and_say_where_they_began_and_ended() {
     browser.open(&page);
     let label = browser.evaluate("document.querySelector('#gutter .label.track').textContent");
     assert_eq!(label, "requestapp");
-    // Those that overlap have a row each, and the third has the first one's.
+    // Overlapping ones have a row each, and the third shares the first one's row.
     let id =
         browser.evaluate("Number(document.querySelector('#gutter .label.track').id.split('-')[2])");
     browser.evaluate(&format!("fxtrec.spans({id})"));
@@ -150,7 +150,7 @@ fn operations_have_rows_of_their_own_and_say_where_they_began_and_ended() {
     browser.open_at(&page, hash.as_str().expect("a text"));
     browser.wait_for("fxtrec.state().selected !== null");
     assert_eq!(browser.state()["selected"]["lane"], before["selected"]["lane"]);
-    // It is among the longest spans, which lead to it.
+    // It is among the longest spans, whose list links to it.
     browser.press("Escape");
     browser.click_on("#longest tr:nth-child(1) button");
     browser.wait_for("fxtrec.state().selected?.lane.kind === 'track'");
@@ -158,7 +158,7 @@ fn operations_have_rows_of_their_own_and_say_where_they_began_and_ended() {
         browser.evaluate("document.querySelector('#longest td:nth-child(3)').textContent"),
         "request"
     );
-    // The search leaves what is called so.
+    // The search keeps spans with that name.
     browser.press("/");
     for letter in "requ".chars() {
         browser.press(&letter.to_string());
@@ -184,7 +184,7 @@ fn counters_are_lines_and_tell_their_value_at_the_pointer() {
     let labels =
         "[...document.querySelectorAll('#gutter .label.counter')].map((it) => it.textContent)";
     assert_eq!(browser.evaluate(labels), json!(["queue depth0 to 361", "queue load0 to 2.71"]));
-    // The line is where the value is: low at first, high in the end.
+    // The line shows the value: low at first, high in the end.
     let line = |browser: &mut Browser, time: u64| {
         let (x, y) = place(browser, "lane-counter-0", time, 0);
         let found = browser.evaluate(&format!(
@@ -240,7 +240,7 @@ fn of_many_flows_in_view_only_those_of_the_selected_span_are_drawn() {
     let told = browser.state()["told"].clone();
     assert_eq!((&told["arrows"], &told["hidden"]), (&0.into(), &401.into()));
     browser.screenshot(&kept("flows.png"));
-    // That of the selected span is.
+    // The line of the selected span is drawn.
     browser.click_on("#longest tr:nth-child(2) button");
     browser.wait_for("document.querySelector('#selection h3')?.textContent === 'serve'");
     browser.wait_for("fxtrec.state().told.arrows > 0");

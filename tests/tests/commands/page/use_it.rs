@@ -1,4 +1,4 @@
-//! What one does with the page: zoom, select, jump, search, with mouse and keys.
+//! Using the page: zoom, select, jump, search, with mouse and keys.
 
 use fxt_writer::Value;
 use fxtrec_report::scene::{Leaves, Scene};
@@ -6,7 +6,7 @@ use fxtrec_report::scene::{Leaves, Scene};
 use super::browser::{self, Browser, number};
 use super::{kept, scene_page, write_page};
 
-/// From when to when the page shows, in nanoseconds.
+/// The time range that the page shows, in nanoseconds.
 fn window(browser: &mut Browser) -> (f64, f64) {
     let state = browser.state();
     (number(&state["from"]), number(&state["to"]))
@@ -21,7 +21,7 @@ fn keys_zoom_and_move_and_what_is_drawn_changes() {
     browser.open(scene_page());
     let whole = window(&mut browser);
     let before = browser.fingerprint();
-    // A key of the page works wherever the focus is, here nowhere.
+    // A key of the page works wherever the focus is; here, nothing has the focus.
     browser.press("w");
     let nearer = window(&mut browser);
     let ratio = (nearer.1 - nearer.0) / (whole.1 - whole.0);
@@ -38,7 +38,7 @@ fn keys_zoom_and_move_and_what_is_drawn_changes() {
     assert_eq!(window(&mut browser), whole);
     assert_eq!(browser.fingerprint(), before, "as it was");
 
-    // Down past the group of CPUs to CPU 1, and into what it does in the middle.
+    // Down past the group of CPUs to CPU 1, and into its state in the middle.
     for _ in 0..3 {
         browser.press("ArrowDown");
     }
@@ -98,7 +98,7 @@ fn a_click_on_a_long_wait_leads_to_its_place_with_an_arrow_from_the_waker() {
         }})()"
     ));
     assert_eq!(seen, true, "its lane is in view");
-    // One arrow: from the waker the table names, at the begin of the wait.
+    // One arrow: from the waker that the table names, at the beginning of the wait.
     let arrows = &state["selected"]["arrows"];
     assert_eq!((&arrows[0]["time"], arrows.as_array().map(Vec::len)), (&wait["from"], Some(1)));
     let waker = browser.evaluate(&format!(
@@ -108,7 +108,7 @@ fn a_click_on_a_long_wait_leads_to_its_place_with_an_arrow_from_the_waker() {
     assert_eq!(waker, wait["waker"][0]);
     browser.screenshot(&kept("wait.png"));
 
-    // Without the selection the same view looks different: outline and arrow are gone.
+    // Without the selection, the same view looks different: outline and arrow are missing.
     let with = browser.fingerprint();
     browser.press("Escape");
     assert_ne!(with, browser.fingerprint());
@@ -182,7 +182,7 @@ fn search_leaves_the_threads_that_fit_and_leads_to_the_first() {
     browser.press("Escape");
     assert_eq!(number(&browser.evaluate(rows)), all);
 
-    // By id, to which nothing else belongs.
+    // By id, which nothing else has.
     browser.press("/");
     for digit in "1007".chars() {
         browser.press(&digit.to_string());
@@ -206,7 +206,7 @@ fn spans_are_nested_below_their_thread_and_can_be_selected() {
     for _ in 0..6 {
         browser.press("w");
     }
-    // Some request of this thread that is in view and wide enough to hit.
+    // A request of this thread that is in view and wide enough to click.
     let found = browser.evaluate(
         "(async () => {
             const state = fxtrec.state();
@@ -283,7 +283,7 @@ fn a_wait_that_search_hides_is_shown_and_ends_the_search() {
 }
 
 #[test]
-fn a_drag_with_shift_selects_a_range_with_what_became_of_the_time() {
+fn a_drag_with_shift_selects_a_range_and_shows_how_its_time_was_spent() {
     if !browser::is_there() {
         return;
     }

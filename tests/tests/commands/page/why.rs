@@ -9,10 +9,10 @@ use super::browser::{self, Browser, number};
 use super::scene::{self, BEGIN};
 use super::{kept, write_page};
 
-/// So many stretches of time are explained by both.
+/// The number of time ranges that both explain.
 const STRETCHES: u64 = 150;
 
-/// `audio` waits for a lock of `ui`, which a hog keeps from its CPU; a `sink` waits for a pipe.
+/// `audio` waits for a lock of `ui`, which a hog keeps off its CPU; a `sink` waits for a pipe.
 fn inversion() -> Scene {
     let mut scene = Scene::of_command("waker,syscall", 100);
     scene.name(101, "audio").name(102, "ui").name(201, "hog").name(301, "sink");
@@ -39,7 +39,7 @@ fn why(trace: &[u8], koid: u64, (from, to): (u64, u64)) -> Option<Explanation> {
     answer.explanations.into_iter().next()
 }
 
-/// The states of the page that are this of a link.
+/// The states of the page that correspond to this part of a link.
 fn states(state: &str) -> &'static [u64] {
     match state {
         "on_cpu" => &[1],
@@ -91,7 +91,7 @@ fn the_page_finds_the_parts_and_the_chain_that_fxtrec_why_finds() {
             );
             links += 1;
         }
-        // Of parts, what had the CPU for how long.
+        // For parts: which thread had the CPU, and for how long.
         let parts = found["parts"].as_array().expect("a list");
         let sum = |kind: &str| -> u64 {
             let fits = |part: &&serde_json::Value| {
@@ -154,7 +154,7 @@ fn the_chain_of_a_blocked_time_is_drawn_and_walked_by_keys() {
     assert_eq!(browser.evaluate(name), "ui");
     browser.press("Escape");
     assert!(browser.state()["why"].is_null());
-    // A span has the time before and after as well.
+    // A span also has the time before and after it.
     browser.click_on("#longest tr:nth-child(1) button");
     browser.wait_for("fxtrec.state().why !== null");
     let state = browser.state();
@@ -177,7 +177,7 @@ fn a_range_pins_and_what_was_searched_come_back_with_the_address() {
     let mut browser = Browser::start();
     let page = write_page(inversion().bytes(), "link.html");
     browser.open(&page);
-    // From the blocked time to what follows: by keys.
+    // From the blocked time to the next one, with keys.
     browser.click_on("#blocked tr:nth-child(1) button");
     browser.wait_for("fxtrec.state().why !== null");
     browser.press("m");

@@ -1,4 +1,4 @@
-//! `fxtrec demo`: a thread is late for a known reason, and the recording says so.
+//! `fxtrec demo`: a thread is late for a known reason, and the recording shows it.
 
 use fxtrec_tests::root::may_record;
 

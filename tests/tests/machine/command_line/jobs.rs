@@ -1,4 +1,4 @@
-//! Ctrl-Z, `fg` and `bg`, as a shell at a terminal has them: fxtrec and COMMAND stop and go on together.
+//! Ctrl-Z, `fg` and `bg`, as in a shell at a terminal: fxtrec and COMMAND stop and continue together.
 
 use std::fs::{self, File};
 use std::io::{Read, Write};
@@ -20,11 +20,11 @@ use tempfile::TempDir;
 
 use crate::command_line::trace::Trace;
 
-/// An interactive shell that controls jobs at a terminal of its own. Ended with all of its jobs when dropped.
+/// An interactive shell with job control on a separate terminal. It is ended with all of its jobs when dropped.
 struct Shell {
     child: Child,
     terminal: File,
-    /// Takes what is printed, so that no program waits for room.
+    /// Reads the output, so that no program waits for room.
     reader: Option<JoinHandle<()>>,
     folder: TempDir,
     jobs: Vec<Pid>,
@@ -94,7 +94,7 @@ impl Drop for Shell {
     }
 }
 
-/// The state of a process: `T` for stopped; `None` for one that is gone.
+/// The state of a process: `T` for stopped; `None` if it has ended.
 fn state(pid: Pid) -> Option<char> {
     let stat = fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
     stat.rsplit_once(") ")?.1.chars().next()
@@ -119,7 +119,7 @@ fn fxtrec_and_command_are_stopped_and_continued_together() {
         return;
     }
     let mut shell = Shell::start();
-    // A shell that has just made a process by vfork(2) stops only when that has executed its program.
+    // A shell that has just created a process by vfork(2) stops only when that process has executed its program.
     let script = "trap 'exit 9' TERM; while :; do echo >tick; done";
     let ids = shell.record(script);
     let modes = tcgetattr(&shell.terminal).unwrap();
@@ -149,7 +149,7 @@ fn fxtrec_and_command_are_stopped_and_continued_together() {
 }
 
 #[test]
-fn fxtrec_goes_on_when_command_does_not_stop() {
+fn fxtrec_continues_when_command_does_not_stop() {
     if !may_record() || !tools::or_skip(&["bash"]) {
         return;
     }
@@ -200,7 +200,7 @@ fn a_command_of_another_user_cannot_type_into_the_shell_that_fxtrec_was_started_
         return;
     }
     let mut shell = Shell::start();
-    // 0x5412 is TIOCSTI. By itself it would succeed: this is its own terminal.
+    // 0x5412 is TIOCSTI. Otherwise it would succeed: this is its own terminal.
     let script = "import fcntl, sys\ntry:\n    for byte in b'touch typed\\n':\n        fcntl.ioctl(0, 0x5412, bytes([byte]))\n\
                   except OSError as error:\n    sys.exit(40 + error.errno)\n";
     fs::write(shell.path("type.py"), script).unwrap();

@@ -1,5 +1,5 @@
-//! What became of the output while it was written: the trace is read back through its descriptor, and what is missing is the
-//! last line and a failure.
+//! The fate of the output while it was written: the trace is read back through its descriptor, and a missing file is reported by the last
+//! line and a failure.
 
 use std::fs::{self, File, Permissions};
 use std::io::Read;
@@ -22,14 +22,14 @@ use crate::command_line::trace::Trace;
 /// A user that every Debian and Fedora has.
 const NOBODY: u32 = 65_534;
 
-/// The trace of a machine on which nothing happened: the magic number record.
+/// A trace without any events: the magic number record.
 const EMPTY: [u8; 8] = [0x10, 0x00, 0x04, 0x46, 0x78, 0x54, 0x16, 0x00];
 
 fn last_line(done: &Finished) -> &str {
     done.stderr.lines().last().unwrap_or_default()
 }
 
-/// A gate that holds for any trace with a slice, so that every recording fails it, and an empty one does not.
+/// A gate that fails for any trace with a slice, so that every recording fails it, and an empty one does not.
 const GATE: [&str; 2] = ["--fail-if", "slice.count > 0"];
 
 #[test]
@@ -74,7 +74,7 @@ fn a_trace_that_was_removed_or_moved_is_a_failure_that_the_last_line_names() {
         assert!(line.contains("is no longer the trace") && line.contains(now), "{}", done.stderr);
         Trace::open(&done.path(now)).expect_complete();
     }
-    // COMMAND's own failure comes first.
+    // COMMAND's own failure takes precedence.
     record("t.fxt", "rm t.fxt; exit 7").expect(7);
 }
 
@@ -98,7 +98,7 @@ fn commands_user_cannot_write_to_the_trace_that_will_be_his() {
 }
 
 #[test]
-fn files_beside_the_trace_do_not_go_where_command_moved_the_folder_to() {
+fn files_next_to_the_trace_do_not_go_where_command_moved_the_folder_to() {
     if !may_record() {
         return;
     }
@@ -250,10 +250,10 @@ fn a_trace_that_was_cut_short_is_a_failure() {
     let fxtrec = Fxtrec::new(["-a", "-o", "fifo"]);
     mkfifo(&fxtrec.path("fifo"), Mode::S_IRWXU).unwrap();
     let mut reader = File::options().read(true).write(true).open(fxtrec.path("fifo")).unwrap();
-    // Less than the shortest recording has.
+    // This is less than the shortest recording needs.
     fcntl(&reader, FcntlArg::F_SETPIPE_SZ(4096)).unwrap();
     let running = fxtrec.start();
-    // Nothing more is read from it than what shows that it records.
+    // Only the line that shows that it records is read from it.
     reader.read_exact(&mut [0; 8]).unwrap();
     wait::until("the end after two signals", || {
         running.signal(Signal::SIGTERM);
@@ -284,7 +284,7 @@ fn a_signal_ends_fxtrec_when_its_messages_have_no_room() {
         running.signal(Signal::SIGTERM);
         running.is_over()
     });
-    // The trace is complete, so it is COMMAND's status.
+    // The trace is complete, so the status is COMMAND's.
     let done = running.finish().expect(0);
     assert!(Trace::open(&done.path("t.fxt")).ended);
     drop(reader);
@@ -295,7 +295,7 @@ fn an_interrupt_that_was_ignored_at_start_ends_a_recording() {
     if !may_record() {
         return;
     }
-    // As `fxtrec -a &` of a script, whose shell does not control jobs.
+    // As with `fxtrec -a &` in a script, whose shell does not control jobs.
     let script = "\"$0\" -a -o t.fxt & echo $! >pid; wait $!; echo ended $?";
     let fxtrec = Fxtrec::new([] as [&str; 0]);
     let folder = fxtrec.path("");
@@ -316,7 +316,7 @@ fn an_interrupt_that_was_ignored_at_start_ends_a_recording() {
     Trace::open(&done.path("t.fxt")).expect_complete();
 }
 
-/// Every command that writes a file, as it would be called with the trace t.fxt and an earlier `out`.
+/// Every command that writes a file, called with the trace t.fxt and an earlier `out`.
 const WRITERS: [&[&str]; 9] = [
     &["record", "-o", "out", "--", "true"],
     &["report", "--html", "out", "t.fxt"],
@@ -359,7 +359,7 @@ fn a_limit_of_file_sizes_is_an_error_of_every_command_and_spoils_nothing() {
         assert!(done.stderr.contains("File too large"), "{words:?}: {}", done.stderr);
         let (mut files, mut earlier) = (vec!["out", "printed", "t.fxt"], "out");
         if words[0] == "record" {
-            // What was written of a recording can be read.
+            // The written part of a recording can be read.
             files = vec!["out", "out.old", "printed", "t.fxt"];
             earlier = "out.old";
         }

@@ -1,4 +1,4 @@
-//! What fxtrec says to slips of the hand, and what it never does to a terminal.
+//! fxtrec's messages about mistakes, and the characters that it never sends to a terminal.
 
 use std::fs::OpenOptions;
 use std::path::Path;
@@ -64,7 +64,7 @@ fn wrong_arguments_of_a_subcommand_that_runs_nothing_are_2() {
 
 #[test]
 fn arguments_that_are_repeated_are_escaped() {
-    // A title and a colour for the terminal, C1's way to begin them, a mark that turns the direction, fxtrec's own red.
+    // A title and a colour for the terminal, the C1 character that begins such sequences, a mark that changes the text direction, fxtrec's own red.
     let evil = "\x1b[31m\x1b]0;title\x07\u{9b}1m\u{202e}\x1b[1;31mx";
     let shown = r"\x1b[31m\x1b]0;title\x07\x9b1m\u{202e}\x1b[1;31mx";
     let option = format!("--{evil}");
@@ -172,7 +172,7 @@ fn a_time_after_the_beginning_is_the_same_everywhere() {
         recorded.text(&[&["dump", "t.fxt", "--type", "context_switch"][..], &range].concat());
     recorded.run(&[&["cut", "-q", "t.fxt", "piece.fxt"][..], &range].concat()).expect(0);
     let cut = recorded.text(&["dump", "piece.fxt", "--type", "context_switch"]);
-    // What the piece says of its first moment is inferred.
+    // The records at the beginning of the piece are inferred.
     let cut = cut.lines().filter(|line| !line.contains("inferred")).collect::<Vec<_>>().join("\n");
     let dumped_real: Vec<&str> = dumped.lines().filter(|line| !line.contains("inferred")).collect();
     assert!(count(&dumped) > 0);
@@ -208,7 +208,7 @@ fn names_never_command_the_terminal() {
     if !may_record() {
         return;
     }
-    // A title, a colour, C1, DEL, a line that looks like a verdict, a turn of direction, and no UTF-8.
+    // A title, a colour, C1, DEL, a line that looks like a verdict, a change of direction, and invalid UTF-8.
     const NAMES: [&str; 4] =
         [r"\033]0;x\007\033[7m", r"a\nlost: none\r", r"\302\233 2J\177", r"\342\200\256z\377"];
     for name in NAMES {
@@ -244,7 +244,7 @@ fn names_never_command_the_terminal() {
         }
         shown.push(std::fs::read_to_string(recorded.0.path("j.xml")).expect("verdicts"));
         for text in [&shown[1], &shown[3], &shown[5], &shown[7]] {
-            // A dump has strings as Rust writes them.
+            // A dump has strings in Rust's notation.
             let is_seen = [r"\x", r"\u{", r"\n"].iter().any(|escape| text.contains(escape));
             assert!(is_seen, "{name} is to be seen: {text}");
         }

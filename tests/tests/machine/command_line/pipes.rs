@@ -1,4 +1,4 @@
-//! Traces that go into a pipe, and readers that are slow or go away.
+//! Traces that are written to a pipe, and readers that are slow or go away.
 
 use fxtrec_tests::root::may_record;
 use fxtrec_tests::wait;
@@ -29,7 +29,7 @@ fn unread(option: &str) -> (PipeReader, Running, PathBuf) {
     let said = fxtrec.path("said");
     let fxtrec = fxtrec.with(|command| command.stderr(std::fs::File::create(&said).unwrap()));
     let running = fxtrec.start();
-    // Nobody reads while COMMAND runs; it must come to its end all the same.
+    // Nothing is read while COMMAND runs; it must reach its end all the same.
     wait::until("the end of COMMAND", || {
         std::fs::read_to_string(&said).unwrap().contains("done\n") || running.is_over()
     });
@@ -53,7 +53,7 @@ fn a_reader_that_goes_away_early_is_a_failure_that_counts_what_is_missing() {
     if !may_record() {
         return;
     }
-    // COMMAND's own failure is the one to look at first.
+    // COMMAND's own failure takes precedence.
     for (script, code) in [("read word", 125), ("read word; exit 6", 6)] {
         let (mut reader, writer) = std::io::pipe().unwrap();
         let running = Fxtrec::new(["-q", "-o", "-", "sh", "-c", script])
@@ -76,7 +76,7 @@ fn a_reader_that_goes_away_early_is_a_failure_that_counts_what_is_missing() {
 }
 
 #[test]
-fn a_reader_that_goes_away_is_told_in_the_summary_and_not_with_twice_quiet() {
+fn a_reader_that_goes_away_is_reported_in_the_summary_and_not_with_twice_quiet() {
     if !may_record() {
         return;
     }
@@ -94,7 +94,7 @@ fn a_reader_that_goes_away_is_told_in_the_summary_and_not_with_twice_quiet() {
 }
 
 #[test]
-fn losses_are_told_even_when_no_summary_is_wanted() {
+fn losses_are_reported_even_when_no_summary_is_wanted() {
     if !may_record() {
         return;
     }

@@ -1,4 +1,4 @@
-//! Running fxtrec, waiting for what it does, and leaving nothing behind.
+//! Runs fxtrec, waits for conditions, and leaves nothing behind.
 
 use std::ffi::OsStr;
 use std::io::{Read, Write};
@@ -17,7 +17,7 @@ use nix::sys::wait::{Id, WaitPidFlag, WaitStatus, waitid};
 use nix::unistd::Pid;
 use tempfile::TempDir;
 
-/// A directory of its own for each test, in which fxtrec runs, and the command line to be.
+/// A separate directory for each test, in which fxtrec runs, and the command line.
 pub(crate) struct Fxtrec {
     command: Command,
     dir: TempDir,
@@ -50,7 +50,7 @@ impl Fxtrec {
         self
     }
 
-    /// Starts fxtrec in a session of its own, with the terminal that is its standard input.
+    /// Starts fxtrec in a separate session, with the terminal that is its standard input.
     pub(crate) fn in_own_session(mut self) -> Fxtrec {
         self.own_session = true;
         // SAFETY: between fork and exec, only two system calls are made.
@@ -69,7 +69,7 @@ impl Fxtrec {
     pub(crate) fn start(mut self) -> Running {
         machine::share();
         if !self.own_session {
-            // So that everything that was started can be ended, and a signal sent to all of it.
+            // This way, everything that was started can be ended, and a signal sent to all of it.
             self.command.process_group(0);
         }
         let mut child = spawn(&mut self.command);
@@ -84,7 +84,7 @@ impl Fxtrec {
     }
 }
 
-/// What came out of a pipe so far.
+/// The output of a pipe so far.
 struct Captured {
     bytes: Arc<Mutex<Vec<u8>>>,
     reader: JoinHandle<()>,
@@ -115,7 +115,7 @@ impl Captured {
     }
 }
 
-/// fxtrec while it runs. Dropped, it and everything it started is ended.
+/// fxtrec while it runs. On drop, it and everything that it started are ended.
 pub(crate) struct Running {
     child: Child,
     stdout: Option<Captured>,
@@ -150,7 +150,7 @@ impl Running {
         self.stdout.as_ref().is_some_and(|stdout| stdout.text().contains(text))
     }
 
-    /// Sends a signal to fxtrec alone.
+    /// Sends a signal to fxtrec only.
     pub(crate) fn signal(&self, signal: Signal) {
         kill(self.pid(), signal).unwrap();
     }
@@ -170,7 +170,7 @@ impl Running {
         !matches!(waitid(Id::Pid(self.pid()), flags), Ok(WaitStatus::StillAlive))
     }
 
-    /// Waits for the end of fxtrec, and ends what it left behind.
+    /// Waits for the end of fxtrec, and ends the processes that it left behind.
     pub(crate) fn finish(mut self) -> Finished {
         drop(self.child.stdin.take());
         wait::until("the end of fxtrec", || self.is_over());
@@ -203,7 +203,7 @@ impl Drop for Running {
 
 /// fxtrec after its end.
 pub(crate) struct Finished {
-    /// The exit status; 1000 and more when a signal ended fxtrec itself.
+    /// The exit status; 1000 and higher if a signal ended fxtrec itself.
     pub(crate) code: i32,
     /// Standard output of fxtrec and COMMAND.
     pub(crate) stdout: Vec<u8>,
@@ -228,7 +228,7 @@ impl Finished {
         names
     }
 
-    /// Fails the test with everything fxtrec said unless it ended with this status.
+    /// Fails the test with fxtrec's whole output unless it ended with this status.
     #[track_caller]
     pub(crate) fn expect(self, code: i32) -> Finished {
         assert_eq!(self.code, code, "{}", self.stderr);

@@ -1,4 +1,4 @@
-//! What is recorded, and for how long.
+//! The recorded threads, and the length of the recording.
 
 use std::process::{Command, Stdio};
 
@@ -10,7 +10,7 @@ use nix::sys::signal::Signal;
 use crate::command_line::run::{Fxtrec, pingpong};
 use crate::command_line::trace::{Trace, is_ended};
 
-/// A process that was there before fxtrec.
+/// A process that existed before fxtrec.
 fn start_before() -> Process {
     Process::start(Command::new(pingpong()).arg("forever").stdout(Stdio::null()))
 }
@@ -51,7 +51,7 @@ fn a_process_that_is_not_there_is_named() {
     if !may_record() {
         return;
     }
-    // Ids are given out in turn, so that of a process that has just ended is free for long.
+    // Ids are assigned in ascending order, so the id of a process that has just ended stays unused for long.
     let mut gone = Command::new("true").spawn().unwrap();
     let pid = gone.id().to_string();
     gone.wait().unwrap();

@@ -1,4 +1,4 @@
-//! Ctrl-C, and signals that somebody sends.
+//! Ctrl-C, and signals from other processes.
 
 use std::fs::File;
 use std::io::{Read, Write};
@@ -13,12 +13,12 @@ use nix::sys::signal::Signal;
 use crate::command_line::run::{Fxtrec, Running};
 use crate::command_line::trace::{Trace, is_ended};
 
-/// A command that says when it runs, and ends with this status at a signal.
+/// A command that reports when it runs, and ends with this status on a signal.
 fn trap(signal: &str, code: i32) -> String {
     format!("trap 'exit {code}' {signal}; echo ready; while :; do sleep 0.02; done")
 }
 
-/// fxtrec with a terminal of its own, as its only and controlling one.
+/// fxtrec with a separate terminal, as its only and controlling one.
 fn in_terminal(args: &[&str]) -> (Running, File) {
     let OpenptyResult { master, slave } = openpty(None, None).unwrap();
     let copy = || slave.try_clone().unwrap();
@@ -42,7 +42,7 @@ fn read_until(terminal: &mut File, text: &str) {
 /// Reads the output until fxtrec has ended, so that no writer blocks.
 fn drain(mut terminal: File) {
     let mut rest = Vec::new();
-    // The kernel says EIO when the other side has gone.
+    // The kernel returns EIO when the other side is closed.
     let _ = terminal.read_to_end(&mut rest);
 }
 
@@ -140,7 +140,7 @@ fn a_hangup_that_was_ignored_at_start_stays_ignored() {
 }
 
 #[test]
-fn when_the_time_is_over_the_trace_ends_and_command_goes_on() {
+fn when_the_time_is_over_the_trace_ends_and_command_continues() {
     if !may_record() {
         return;
     }

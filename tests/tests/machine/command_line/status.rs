@@ -1,4 +1,4 @@
-//! Exit statuses, and what COMMAND gets and gives.
+//! Exit statuses, and the state that COMMAND inherits and returns.
 
 use fxtrec_tests::binary::copy_program;
 use fxtrec_tests::process::with_usual_signals;
@@ -94,7 +94,7 @@ fn standard_input_and_output_belong_to_command() {
     assert_eq!(done.stderr, "words\n");
 }
 
-/// What a program prints without fxtrec, and with it.
+/// A program's output without fxtrec, and with it.
 fn without_and_with_fxtrec(program: &str, argument: &str) -> [String; 2] {
     let mut without = Command::new(program);
     let without = with_usual_signals(without.arg(argument).stdin(Stdio::null())).output().unwrap();
@@ -116,7 +116,7 @@ fn command_gets_the_signals_fxtrec_was_started_with() {
     if !may_record() {
         return;
     }
-    // Of the signals 32 and 33, which belong to the C library, no program can rely on anything.
+    // No program can rely on signals 32 and 33, which belong to the C library.
     const REAL: u64 = !0x1_8000_0000;
     let signals = |status: &str| {
         ["SigBlk:", "SigIgn:", "SigCgt:"].map(|field| {
@@ -167,7 +167,7 @@ fn command_can_run_as_another_user() {
 }
 
 #[test]
-fn an_ordinary_user_is_told_what_to_do_and_nothing_is_run() {
+fn an_ordinary_user_is_shown_what_to_do_and_nothing_is_run() {
     if !may_record() {
         return;
     }
@@ -188,7 +188,7 @@ fn an_ordinary_user_is_told_what_to_do_and_nothing_is_run() {
     assert!(!stderr.contains("fxtrec ctl start"), "COMMAND is the user's own: {stderr}");
     assert!(!dir.path().join("ran").exists());
 
-    // For a process of somebody else the daemon comes first.
+    // For another user's process, the daemon is suggested first.
     let roots = std::process::id().to_string();
     let output = Command::new(copy.path())
         .args(["-p", &roots, "-d", "100ms", "-o", "roots.fxt"])

@@ -1,4 +1,4 @@
-//! What a trace says, as far as these tests care.
+//! The content of a trace that these tests check.
 
 use std::io::Read;
 use std::path::Path;
@@ -9,18 +9,18 @@ use fxt_reader::{Reader, Record, Summary};
 /// A trace that was read to its end.
 #[derive(Debug)]
 pub(crate) struct Trace {
-    /// What the reader says about it.
+    /// The reader's report about it.
     pub(crate) summary: Summary,
     pub(crate) switches: u64,
     /// The time of the last scheduling record, in nanoseconds of CLOCK_MONOTONIC.
     pub(crate) last_time: u64,
-    /// Whether fxtrec ended it: its last words, `trace_stats`, are there.
+    /// Whether fxtrec ended it: its last record, `trace_stats`, is there.
     pub(crate) ended: bool,
-    /// The sum of what the `lost` events in it say.
+    /// The sum of its `lost` events.
     pub(crate) lost: u64,
-    /// What `trace_stats` says was lost.
+    /// The losses in `trace_stats`.
     pub(crate) lost_in_stats: Option<u64>,
-    /// Every name of a thread or process.
+    /// The names of all threads and processes.
     pub(crate) names: Vec<String>,
 }
 
@@ -32,7 +32,7 @@ impl Trace {
         Trace::read(Reader::open(path).unwrap())
     }
 
-    /// Reads what came through a pipe.
+    /// Reads the output of a pipe.
     #[track_caller]
     pub(crate) fn of(input: impl Read) -> Trace {
         Trace::read(Reader::new(input))
@@ -76,7 +76,7 @@ impl Trace {
         }
     }
 
-    /// Fails the test unless the trace was ended properly and every byte of it makes sense.
+    /// Fails the test unless the trace was ended properly and every byte of it is valid.
     #[track_caller]
     pub(crate) fn expect_complete(self) -> Trace {
         assert!(self.summary.is_complete(), "{:?}", self.summary);
@@ -86,7 +86,7 @@ impl Trace {
     }
 }
 
-/// Whether the trace in a file has its end; for files that are still written to.
+/// Whether the trace in a file has its end; for files that are still being written.
 pub(crate) fn is_ended(path: &Path) -> bool {
     std::fs::read(path).is_ok_and(|bytes| {
         // The name of the last event is a string record, which is written just before it.

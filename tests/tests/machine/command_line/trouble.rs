@@ -1,4 +1,4 @@
-//! fxtrec is killed, or the disk is full: what was recorded can be read.
+//! fxtrec is killed, or the disk is full: the data that was recorded can be read.
 
 use std::fs;
 use std::os::unix::process::CommandExt;
@@ -25,14 +25,14 @@ fn now() -> u64 {
 
 const FORMATS: [&str; 3] = ["t.fxt", "t.fxt.gz", "t.fxt.zst"];
 
-/// Starts a recording of a command that says `ready` and never ends.
+/// Starts a recording of a command that prints `ready` and never ends.
 fn start(name: &str, command: &[&str]) -> Running {
     let running = Fxtrec::new(["-o", name, "--"]).with(|c| c.args(command)).start();
     running.wait_for_output("ready");
     running
 }
 
-/// Kills it. Returns what is left, and when that was.
+/// Kills it. Returns the remaining data, and when it was read.
 fn kill(running: Running, name: &str) -> (Trace, u64) {
     let killed = now();
     running.signal(Signal::SIGKILL);
@@ -49,7 +49,7 @@ fn a_recorder_killed_at_full_speed_leaves_whole_records() {
     let _turn = machine::quiet();
     for name in FORMATS {
         let running = start(name, &[pingpong, "forever"]);
-        // Many buffers, and pieces of a packed file.
+        // Many buffers, and pieces of a compressed file.
         let enough = if name == "t.fxt" { 4 << 20 } else { 1 << 18 };
         let path = running.path(name);
         let has_enough = || fs::metadata(&path).is_ok_and(|file| file.len() > enough);
@@ -66,7 +66,7 @@ fn a_killed_recorder_lacks_no_more_than_the_last_second() {
     if !may_record() {
         return;
     }
-    // Loads that leave the machine time, so that nothing but fxtrec's own habits counts: hardly an event, some, many.
+    // Loads that leave the machine idle time, so that only fxtrec's own behaviour counts: hardly an event, some, many.
     let scripts = [
         "echo ready; exec sleep 1000",
         "echo ready; while :; do sleep 0.01; done",
@@ -85,7 +85,7 @@ fn a_killed_recorder_lacks_no_more_than_the_last_second() {
     }
 }
 
-/// A file system of a few kilobytes, gone at the end of the test.
+/// A file system of a few kilobytes, which is removed at the end of the test.
 struct SmallDisk(TempDir);
 
 impl SmallDisk {
@@ -125,7 +125,7 @@ fn a_full_disk_is_an_error_after_command_ended_and_the_file_can_be_read() {
         assert!(done.stderr.contains(name), "{}", done.stderr);
         let trace = Trace::open(&path);
         let length = fs::metadata(&path).unwrap().len();
-        // What compressors hold back may be all that there is.
+        // Compressors may still hold all of it.
         let is_empty = length == 0 && name != "t.fxt";
         assert!(trace.summary.is_complete() || is_empty, "{name}: {:?}", trace.summary);
         assert!(length <= 128 * 1024);
@@ -171,7 +171,7 @@ fn a_low_limit_of_open_files_is_raised_for_the_recorder_alone() {
         Fxtrec::new(options).with(|c| unsafe { c.args(command).pre_exec(limit) }).run()
     };
     let (_, hard) = getrlimit(Resource::RLIMIT_NOFILE).unwrap();
-    // What has the most: the interrupts have programs of their own, as have system calls.
+    // The configuration with the most programs: interrupts and system calls have separate programs.
     let most = ["--syscalls", "--irq", "--stacks=offcpu,wake,cpu"];
     let by = |source| ["--source", source];
     for options in [&most[..], &[], &by("bpf"), &by("perf"), &by("ftrace")] {

@@ -1,4 +1,4 @@
-//! Which file a spec means: COMMAND's, a library, one in a container.
+//! The file that a spec means: COMMAND's, a library, one in a container.
 
 use std::os::unix::fs::symlink;
 use std::path::{Path, PathBuf};
@@ -19,7 +19,7 @@ fn context_of(program: &Path) -> Context {
     Context { program: Some(Program { given: program.into(), candidates }), ..NO_CONTEXT }
 }
 
-/// The context of a recording of a process, when it is past exec and has mapped this.
+/// The context of a recording of a process that is past exec and has mapped this file.
 fn context_of_process(process: &Process, mapped: &str) -> Context {
     process.wait_for_map(mapped);
     Context { pids: vec![Pid(process.id())], ..NO_CONTEXT }
@@ -83,7 +83,7 @@ fn library(folder: &Path, function: &str) -> PathBuf {
     path
 }
 
-/// A program with `libhere.so.1` in a folder beside it, which only its run path leads to.
+/// A program with `libhere.so.1` in a neighbouring folder, which only its run path leads to.
 fn program_with_library() -> (Built, PathBuf) {
     let folder = tempfile::tempdir().expect("a folder");
     let built = library(folder.path(), "here");
@@ -95,7 +95,7 @@ fn program_with_library() -> (Built, PathBuf) {
 }
 
 #[test]
-fn a_library_beside_the_program_is_found_by_its_run_path() {
+fn a_library_next_to_the_program_is_found_by_its_run_path() {
     if !compilers() {
         return;
     }
@@ -107,7 +107,7 @@ fn a_library_beside_the_program_is_found_by_its_run_path() {
 }
 
 #[test]
-fn a_function_that_is_only_imported_is_said_to_be_elsewhere() {
+fn a_function_that_is_only_imported_is_reported_as_elsewhere() {
     if !compilers() {
         return;
     }

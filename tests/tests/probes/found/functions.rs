@@ -80,7 +80,7 @@ fn functions_of_cpp_are_found_by_the_names_in_the_source() {
     let overloads =
         ["geometry::Shape::area(int, char const*) const", "geometry::Shape::area(double) const"];
     assert_eq!(found("geometry::Shape::area"), overloads);
-    // One overload alone needs no parameters to be told from another.
+    // A single overload needs no parameters to be identified.
     assert_eq!(found("geometry::Shape::area(int,char const*) const"), ["geometry::Shape::area"]);
     assert_eq!(found("geometry::Shape::area(int, char const*) const").len(), 1);
     assert_eq!(found("geometry::Shape::Shape"), ["geometry::Shape::Shape"]);

@@ -1,4 +1,4 @@
-//! Where instructions begin, against what objdump finds.
+//! Where instructions begin, compared with the output of objdump.
 
 use std::collections::BTreeSet;
 use std::process::Command;
@@ -7,7 +7,7 @@ use fxtrec_tests::programs::{build, succeed};
 
 use crate::found::{NO_CONTEXT, compilers, refusal, sites, symbols, try_resolve};
 
-/// The offsets at which objdump sees instructions of a function begin.
+/// The offsets at which instructions of a function begin, according to objdump.
 fn instructions(program: &str, function: &str) -> BTreeSet<u64> {
     let option = format!("--disassemble={function}");
     let code = succeed(Command::new("objdump").args([&option, "--no-show-raw-insn", program]));
@@ -56,7 +56,7 @@ fn a_probe_goes_where_an_instruction_begins_and_nowhere_else() {
 }
 
 #[test]
-fn without_names_unwind_information_tells_where_instructions_begin() {
+fn without_names_unwind_information_shows_where_instructions_begin() {
     if !compilers() {
         return;
     }

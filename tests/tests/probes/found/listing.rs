@@ -1,4 +1,4 @@
-//! `fxtrec probes` as people and scripts see it.
+//! The output of `fxtrec probes` for people and for scripts.
 
 use std::collections::BTreeSet;
 use std::process::{Command, Output};

@@ -1,4 +1,4 @@
-//! What is said about what cannot be probed.
+//! The messages about places that cannot be probed.
 
 use std::process::Command;
 
@@ -80,7 +80,7 @@ fn names_in_a_separate_debug_file_of_the_same_build_are_found() {
     objcopy(&["--strip-all", "--add-gnu-debuglink=calls.debug", "calls"]);
     assert_eq!(as_in(&before, sites(&format!("{}:leaf", program.text()))), before);
 
-    // One of another build would name other addresses.
+    // A file of another build would name other addresses.
     let other = build("calls.c", &["-Wl,--build-id", "-O0"]);
     std::fs::copy(other.path(), &debug).expect("writable");
     let text = refusal(&format!("{}:leaf", program.text()), &NO_CONTEXT);
@@ -88,7 +88,7 @@ fn names_in_a_separate_debug_file_of_the_same_build_are_found() {
 }
 
 #[test]
-fn what_is_no_program_is_said_to_be_what_it_is() {
+fn what_is_no_program_is_reported_as_what_it_is() {
     if !compilers() {
         return;
     }
@@ -97,11 +97,11 @@ fn what_is_no_program_is_said_to_be_what_it_is() {
     std::fs::write(path("text"), "hello\n").expect("writable");
     std::fs::write(path("e.c"), "int e(void) { return 0; }\n").expect("writable");
     succeed(Command::new("gcc").args(["-c", &path("e.c"), "-o", &path("e.o")]));
-    // The machine's number, made that of a Motorola 68000.
+    // The machine number, changed to that of a Motorola 68000.
     let mut foreign = std::fs::read(build("calls.c", &[]).path()).expect("just built");
     foreign[18] = 4;
     std::fs::write(path("foreign"), &foreign).expect("writable");
-    // And the other one that fxtrec knows.
+    // Also that of the other machine that fxtrec supports.
     let (other, number) =
         if cfg!(target_arch = "x86_64") { ("aarch64", 183) } else { ("x86-64", 62) };
     foreign[18] = number;

@@ -1,4 +1,4 @@
-//! USDT probes, against what readelf finds.
+//! USDT probes, compared with readelf.
 
 use std::process::Command;
 

@@ -1,4 +1,4 @@
-//! C++ and Rust, by the names in the source.
+//! C++ and Rust, with the names in the source.
 
 use fxtrec_tests::programs::build;
 
@@ -53,7 +53,7 @@ fn a_name_that_several_functions_of_cpp_share_means_all_of_them() {
         ],
         &[program.text(), "25"],
     );
-    // Each place has the label and its own name behind it.
+    // Each place has the label and then its own name.
     let hits = |label: &str| {
         let hits = recording.trace.events.iter().filter(|hit| hit.name.starts_with(label));
         hits.filter(|hit| !hit.ends()).count()

@@ -1,4 +1,4 @@
-//! One program of C, linked and stripped in every way.
+//! One C program, linked and stripped in every way.
 
 use std::process::Command;
 
@@ -9,8 +9,8 @@ use crate::programs::{numbers, ready, record};
 
 const N: usize = 12;
 
-/// Records `work` under two specs, and compares every call: one has the place of each value in the kernel's words, the
-/// other numbers of arguments, which are known only where a function has a name.
+/// Records `work` with two specs, and compares every call: one spec has the place of each value in the kernel's syntax, the other one
+/// numbers of arguments, which are known only if a function has a name.
 fn every_call_of_work_is_there(program: &Built, place: &str) {
     let (n, name, id) = match cfg!(target_arch = "x86_64") {
         true => ("n=%di:i32", "name=+0(%si):string", "id=+0(%dx):i32"),
@@ -110,7 +110,7 @@ fn a_program_runs_on_when_all_of_its_functions_are_spans() {
     }
     let program = build("calls.c", &[]);
     let recording = record(&[":*%span"], &[program.text(), "6"]);
-    // A begin and an end each; vanish() ends with its thread.
+    // A begin and an end each; vanish() ends its thread.
     for (name, calls) in [("main", 1), ("work", 6), ("leaf", 6), ("descend", 7), ("vanish", 1)] {
         assert_eq!(recording.count(name), 2 * calls, "{name}");
     }

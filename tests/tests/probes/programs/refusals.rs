@@ -1,4 +1,4 @@
-//! What cannot be probed is said before COMMAND starts.
+//! A place that cannot be probed is reported before COMMAND starts.
 
 use fxtrec_tests::folder::Folder;
 use fxtrec_tests::programs::build;

@@ -1,4 +1,4 @@
-//! USDT probes of programs that others wrote.
+//! USDT probes of programs from other projects.
 
 use fxtrec_tests::skip::skip;
 
@@ -24,7 +24,7 @@ fn collections_and_imports_of_a_python_program_are_seen() {
     let script = "import gc\ngc.disable()\nfor _ in range(7): gc.collect(1)\nimport colorsys\n";
     let import = "import=:usdt:python:import__find__load__start module=arg1:str";
     let recording = record(&[":usdt:python:gc__*", import], &[PYTHON, "-c", script]);
-    // It collects more while it starts and ends, but all generations then.
+    // It collects more while it starts and ends, but always all generations.
     let generations = recording.values("python:gc__start", "arg1");
     assert!(generations.iter().filter(|generation| **generation == "1").count() >= 7);
     assert_eq!(recording.count("python:gc__done"), generations.len());

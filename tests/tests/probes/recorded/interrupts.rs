@@ -14,7 +14,7 @@ fn interrupts_are_on_tracks_of_their_cpus_under_their_names() {
     let recording = record(&["--irq"], &[program, "nap", "2", "50"]);
     let begins: Vec<_> = recording.trace.events.iter().filter(|hit| hit.begins()).collect();
     assert_eq!(recording.probe_count("interrupts"), begins.len() as u64);
-    // A sleep of a millisecond ends by a timer's interrupt.
+    // A timer interrupt ends a sleep of a millisecond.
     assert!(!begins.is_empty(), "{}", recording.said);
     for hit in &recording.trace.events {
         assert!(hit.begins() || hit.ends(), "{hit:?}");
@@ -27,8 +27,8 @@ fn interrupts_are_on_tracks_of_their_cpus_under_their_names() {
     assert!(recording.said.contains("interrupts "), "{}", recording.said);
 }
 
-/// An event names the thread that has the CPU. One after the last switch would have a switch inferred, which no later one
-/// sets right: so the scheduler's events have to stop last.
+/// An event names the thread that has the CPU. If it came after the last switch, a switch would be inferred that no later event corrects:
+/// so the scheduler's events must stop last.
 #[test]
 fn switches_are_recorded_until_the_last_interrupt_is() {
     if ready().is_none() {

@@ -1,4 +1,4 @@
-//! Nothing stays behind in tracefs.
+//! Nothing is left behind in tracefs.
 
 use std::process::Stdio;
 
@@ -8,7 +8,7 @@ use fxtrec_tests::process::Process;
 
 use crate::recorded::ready;
 
-/// The definitions of the recorder with this process id that are there now.
+/// The current definitions of the recorder with this process id.
 fn definitions_of(pid: u32) -> Vec<String> {
     let places = ["/sys/kernel/tracing", "/sys/kernel/debug/tracing"];
     let list = places
@@ -19,8 +19,7 @@ fn definitions_of(pid: u32) -> Vec<String> {
     list.lines().filter(|line| line.contains(&group)).map(str::to_owned).collect()
 }
 
-/// Starts a recording of a probe that needs a definition, of a command that says a word and waits.
-/// Returns once it has.
+/// Starts a recording of a probe that needs a definition, of a command that prints a word and waits. Returns when it waits.
 fn waiting(program: &str, folder: &Folder) -> Process {
     let process = Process::start_ready(
         binary::command()
@@ -55,7 +54,7 @@ fn a_recording_that_ends_takes_its_definitions_back() {
 fn a_recording_that_fails_takes_its_definitions_back() {
     let Some(program) = ready() else { return };
     let probe = format!("{program}:tick name=arg2:str");
-    // The second probe is refused after the first was defined, and the output when all is set up.
+    // The second probe is refused after the first was defined, and the output when everything is set up.
     for words in [
         vec!["-P", &probe, "-e", "sched:no_such_event", "--", "true"],
         vec!["-P", &probe, "-o", "/no/such/folder/out.fxt", "--", "true"],

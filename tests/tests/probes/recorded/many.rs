@@ -1,4 +1,4 @@
-//! Many places at once.
+//! Many places at the same time.
 
 use std::collections::BTreeSet;
 use std::fmt::Write as _;
@@ -13,7 +13,7 @@ use crate::recorded::ready;
 
 const PLACES: usize = 100;
 
-/// How often each of them is passed.
+/// How often each of them is hit.
 const CALLS: usize = 40;
 
 /// Builds a program that calls `place_0(0)`, `place_1(1)` and so on, all of them [`CALLS`] times; each returns one more.
@@ -34,7 +34,7 @@ fn build(folder: &Folder) -> String {
     program
 }
 
-/// Records the program by this source. Before it runs, COMMAND prints what was defined in tracefs, and whose child it is.
+/// Records the program with this source. Before it runs, COMMAND prints the definitions in tracefs, and its parent.
 fn record(folder: &Folder, source: &str, probes: &[String], program: &str) -> Recording {
     let script = format!(
         "echo recorder $PPID; cat /sys/kernel/tracing/uprobe_events /sys/kernel/debug/tracing/uprobe_events 2>/dev/null; exec {program}"
@@ -44,7 +44,7 @@ fn record(folder: &Folder, source: &str, probes: &[String], program: &str) -> Re
     record_in(folder, &options, &["sh", "-c", &script])
 }
 
-/// The events that the recording had defined in tracefs, and how many places these were at.
+/// The events that the recording defined in tracefs, and at how many places.
 fn defined(recording: &Recording) -> (BTreeSet<&str>, usize) {
     let printed = recording.printed.lines();
     let recorder = printed.clone().find_map(|line| line.strip_prefix("recorder "));
@@ -54,7 +54,7 @@ fn defined(recording: &Recording) -> (BTreeSet<&str>, usize) {
     (lines.iter().filter_map(|line| line.split(' ').next()).collect(), lines.len())
 }
 
-/// Whether one link of BPF holds many places (since Linux 6.6).
+/// Whether one BPF link can have many places (since Linux 6.6).
 fn has_links() -> bool {
     let release = fxtrec::kernel::machine::Machine::current().release;
     fxtrec::kernel::machine::version(&release).is_some_and(|version| version >= (6, 6))
@@ -107,7 +107,7 @@ fn a_hundred_places_without_arguments_are_counted_exactly_by_each_source() {
     }
 }
 
-/// A program cannot wait for memory, so the kernel's own probes fetch what is there, beside links or in their place.
+/// A program cannot wait for memory, so the kernel's own probes fetch from it, next to links or in their place.
 #[test]
 fn places_with_arguments_in_memory_share_an_event_and_others_a_link() {
     let Some((folder, program)) = built() else { return };
@@ -127,7 +127,7 @@ fn places_with_arguments_in_memory_share_an_event_and_others_a_link() {
                 continue;
             }
             assert_eq!(recording.values(&name, &format!("also_{n}")), [&number[..]; CALLS]);
-            // The address that each returns to, all in one loop.
+            // The address to which each one returns, all in one loop.
             let argument = format!("from_{n}");
             let from = recording.values(&name, &argument);
             let addresses: BTreeSet<_> = from.iter().collect();

@@ -26,7 +26,7 @@ fn every_hit_is_there_in_order_with_its_thread_and_arguments() {
     assert!(recording.said.contains("probes     500 hits"), "{}", recording.said);
 }
 
-/// A thread that is hit has a CPU: the last switch of that CPU's chain brought it in.
+/// A thread that is hit has a CPU: the last switch on that CPU switched it in.
 #[test]
 fn a_thread_that_is_hit_is_running() {
     let Some(program) = ready() else { return };
@@ -58,7 +58,7 @@ fn only_the_commands_processes_count_and_all_of_them_do() {
     let tree = record(&["-P", &probe], &["sh", "-c", &both]);
     assert_eq!(tree.count("tick"), 70, "children and children's children of the command");
 
-    // Outside, somebody is hit all the time.
+    // Outside of the scope, processes hit the probe all the time.
     let forever = format!("while {program} ticks 5; do :; done");
     let mut outside =
         Process::start(Command::new("sh").args(["-c", &forever]).stdout(Stdio::null()));

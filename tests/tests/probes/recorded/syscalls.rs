@@ -21,7 +21,7 @@ fn each_call_is_a_duration_with_what_it_returns() {
         assert_eq!(end.arg("ret"), "0");
         assert!(end.time - begin.time >= 1_000_000, "it sleeps for a millisecond");
     }
-    // What was not asked for is not there.
+    // Calls that were not requested are not recorded.
     assert!(
         recording
             .trace
@@ -58,14 +58,14 @@ fn all_calls_are_named_and_what_never_returns_is_marked() {
 fn programs_in_the_kernel_and_samples_of_perf_tell_the_same_calls() {
     let Some(program) = ready() else { return };
     for which in ["--syscalls", "--syscalls=*nanosleep,write,execve"] {
-        // Of the thread that naps, from its first nap on: which of both threads comes first is the scheduler's choice.
+        // For the thread that naps, from its first nap on: the scheduler decides which of the two threads runs first.
         let calls = |source: &str| -> Vec<(String, bool)> {
             let recording = record(&["--source", source, which], &[program, "nap", "1", "200"]);
             let stats = recording.said.contains("lost       nothing");
             assert!(stats, "{source}: {}", recording.said);
             let first = recording.named("clock_nanosleep").next().expect("it naps").thread;
             let calls = recording.trace.events.iter().filter(|hit| hit.category == "syscall");
-            // The last one is made by the kernel's own code where a recorder of another test probes a return in the C library.
+            // The last call is made by the kernel's own code when a recorder of another test probes a return in the C library.
             let own = calls.filter(|hit| hit.thread == first && hit.name != "uretprobe");
             own.map(|hit| (hit.name.clone(), hit.begins()))
                 .skip_while(|(name, _)| name != "clock_nanosleep")

@@ -19,7 +19,7 @@ pub(crate) struct App {
 }
 
 impl App {
-    /// Starts a case with its numbers, at this manager.
+    /// Starts a case with its numbers, with this manager.
     pub(crate) fn start(manager: &Manager, case: &str, numbers: &[u64]) -> Self {
         Self::start_program(env!("CARGO_BIN_EXE_provider-client"), manager, case, numbers)
     }
@@ -53,7 +53,7 @@ impl App {
         u64::from(self.child.id())
     }
 
-    /// The next number that it says; `None` at its end.
+    /// The next number that it prints; `None` at its end.
     pub(crate) fn number(&mut self) -> Option<u64> {
         let mut line = String::new();
         self.output.read_line(&mut line).expect("text");
@@ -65,13 +65,13 @@ impl App {
         input.write_all(b"\n").expect("it listens");
     }
 
-    /// Ends its input and waits for its end.
+    /// Closes its input and waits until it ends.
     pub(crate) fn wait(mut self) -> ExitStatus {
         drop(self.input.take());
         self.child.wait().expect("a child")
     }
 
-    /// Makes sure that it ends well.
+    /// Checks that it ends successfully.
     pub(crate) fn end_well(self) {
         let status = self.wait();
         assert!(status.success(), "{status}");
@@ -85,7 +85,7 @@ impl App {
 
 impl Drop for App {
     fn drop(&mut self) {
-        // Mostly it has ended by itself.
+        // In most cases, the process has ended by itself.
         let _ = self.child.kill();
         let _ = self.child.wait();
     }

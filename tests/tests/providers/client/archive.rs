@@ -1,4 +1,4 @@
-//! What a provider recorded, read back.
+//! The records of a provider, read back.
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 
@@ -49,7 +49,7 @@ pub(crate) struct Archive {
     pub(crate) dropped: u64,
 }
 
-/// The records but for those that fill room where nothing is: as managers leave them out.
+/// The records without those that only fill unused room: managers leave them out, too.
 fn without_fillers(records: &[u8]) -> Vec<u8> {
     assert_eq!(whole_records(records, records.len()), records.len(), "whole records");
     let is_filler = |record: &&[u8]| {
@@ -60,7 +60,7 @@ fn without_fillers(records: &[u8]) -> Vec<u8> {
 }
 
 impl Archive {
-    /// Reads the records of one provider, and makes sure that nothing about them is against the format.
+    /// Reads the records of one provider, and checks that they all follow the format.
     pub(crate) fn read(records: &[u8], dropped: u64) -> Self {
         let mut bytes: Vec<u8> = Vec::new();
         let (id, name) = (ProviderId(2), "provider");
@@ -121,12 +121,12 @@ impl Archive {
         self.events.iter().filter(move |event| event.name == name)
     }
 
-    /// How many records the application wrote: not those that only name something.
+    /// The number of records that the application wrote, without those that only define names.
     pub(crate) fn written(&self) -> u64 {
         (self.events.len() + self.logs.len() + self.blob_records) as u64
     }
 
-    /// Makes sure that in each thread ends close what was begun last, and tells how many spans are open in the end.
+    /// Asserts that in each thread an end closes the most recent begin, and returns how many spans are open in the end.
     pub(crate) fn open_spans(&self) -> usize {
         let mut open: BTreeMap<u64, Vec<(&str, u64)>> = BTreeMap::new();
         for event in &self.events {

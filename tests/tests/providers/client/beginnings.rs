@@ -1,9 +1,9 @@
-//! The first events of a program: `init` waits for the session, for a while, and not where there is none.
+//! The first events of a program: `init` waits for the session for a while, and returns at once if there is none.
 
 use super::app::App;
 use super::manager::{Ask, Manager};
 
-/// What `init` waits for at most, in milliseconds.
+/// The longest wait of `init`, in milliseconds.
 const BOUND: u64 = 500;
 
 fn hasty(address: &str) -> App {
@@ -25,7 +25,7 @@ fn what_is_recorded_right_after_init_is_in_the_trace_or_counted_as_dropped() {
         app.go_on();
         app.go_on();
         let archive = peer.save_to_death(recording);
-        // A span is two records, of which a dropped begin takes the end along.
+        // A span is two records, and a dropped begin also drops the end.
         let early =
             archive.named("early span").count().div_ceil(2) + archive.named("early").count();
         assert_eq!(early as u64 + archive.dropped, 2, "after {waited} ms");
@@ -39,7 +39,7 @@ fn of_a_session_that_starts_too_late_the_events_before_it_are_counted() {
     let manager = Manager::new();
     let mut app = hasty(manager.address());
     let mut peer = manager.accept();
-    // Only now, when it has recorded already.
+    // START comes only after the application has begun to record.
     assert!(app.number().expect("how long it waited") >= BOUND);
     let recording = peer.start(only_app());
     app.go_on();
@@ -47,7 +47,7 @@ fn of_a_session_that_starts_too_late_the_events_before_it_are_counted() {
     let archive = peer.save_to_death(recording);
     let names: Vec<_> = archive.events.iter().map(|event| event.name.as_str()).collect();
     assert_eq!(names, ["late"]);
-    // Neither what the session does not want nor a question whether it wants something.
+    // Neither categories that the session does not record nor queries about them.
     assert_eq!(archive.dropped, 2);
     assert_eq!(archive.events[0].arg("asked"), Some("false"));
 }
@@ -67,10 +67,10 @@ fn a_manager_without_a_session_ends_the_wait_and_nothing_is_missing_then() {
 }
 
 #[test]
-fn without_a_manager_nobody_waits() {
-    // Nobody listens at the first; the second says that nobody is to be looked for.
+fn without_a_manager_nothing_waits() {
+    // No process listens at the first address; the second disables the search.
     for address in ["@fxtrec-test-nobody", "/nowhere/at-all", ""] {
-        // The fastest of some is what it takes when nothing else runs.
+        // The fastest of several shows how long it takes when nothing else runs.
         let fastest = (0..10).map(|_| {
             let mut app = hasty(address);
             app.number().expect("how long it waited")

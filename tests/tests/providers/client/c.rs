@@ -26,7 +26,7 @@ fn run(program: &Path) -> (Archive, Vec<String>) {
 }
 
 fn assert_example(archive: &Archive, alerts: &[String]) {
-    // Each thread's are in order, and those of two threads are by their times.
+    // The events of each thread are in order, and those of two threads are ordered by their times.
     let mut events: Vec<_> = archive.events.iter().collect();
     events.sort_by_key(|event| event.time);
     let events: Vec<_> = events
@@ -136,7 +136,7 @@ fn the_headers_give_no_warnings_by_any_standard() {
         return;
     }
     compile_strictly(folder.path(), ["gcc", "g++"]);
-    // Its warnings are others. CI has none.
+    // The compiler's warnings are different. CI has none.
     if Path::new("/usr/bin/clang++").exists() {
         compile_strictly(folder.path(), ["clang", "clang++"]);
     }

@@ -1,4 +1,4 @@
-//! Written and dropped make up what was attempted.
+//! Written and dropped records add up to the attempted ones.
 
 use std::collections::HashMap;
 use std::time::Duration;
@@ -14,7 +14,7 @@ fn every_event_of_8_threads_arrives_once() {
     let manager = Manager::new();
     let mut app = App::start(&manager, "threads", &[8, 20_000]);
     let mut peer = manager.accept();
-    // Large enough for all: nothing may be lost, however slow the machine is.
+    // Large enough for all records: nothing may be lost, however slow the machine is.
     let recording = peer.start(Ask { bytes: 64 << 20, ..Ask::default() });
     assert_eq!(app.number(), Some(160_000));
     let archive = peer.save_to_death(recording);
@@ -38,7 +38,7 @@ fn with_a_slow_manager_written_and_dropped_are_what_was_attempted() {
     let mut app = App::start(&manager, "threads", &[8, 20_000]);
     let mut peer = manager.accept();
     let mut recording = peer.start(Ask { bytes: 64 << 10, ..Ask::default() });
-    // Nothing is saved until the application is through.
+    // Nothing is saved until the application has finished.
     let request = recording.packet(Duration::from_secs(20)).expect("a full buffer");
     let attempted = app.number().expect("how many");
     recording.save(request);
@@ -67,9 +67,9 @@ fn spans_nest_even_where_records_were_dropped() {
     let archive = peer.stop(recording);
     app.end_well();
     assert!(archive.dropped > 0);
-    // A thread may end before there is room for the ends that it owes.
+    // A thread may end before there is room for the ends of its spans.
     assert!(archive.open_spans() <= 4 * 2);
-    // A span is lost with its begin, or with its end.
+    // A span is lost as a whole: if its begin is lost, or its end.
     let ends = archive.events.iter().filter(|event| event.kind == EventKind::DurationEnd).count();
     assert_eq!(ends as u64 + archive.dropped, attempted);
 }

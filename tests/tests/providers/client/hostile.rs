@@ -1,4 +1,4 @@
-//! Managers that say what makes no sense: the provider leaves them, and the application does not notice.
+//! Managers that send nonsense: the provider leaves them, and the application does not notice.
 
 use std::os::fd::AsRawFd;
 use std::time::Duration;
@@ -23,7 +23,7 @@ fn start(bytes: u64) -> Vec<u8> {
     FromManager::Start { session, start }.encode().expect("a message")
 }
 
-/// Sends a message with these descriptors; the provider must close the connection, and be there for the next manager.
+/// Sends a message with these descriptors; the provider must close the connection, and be available to the next manager.
 fn assert_refused(message: &[u8], descriptors: &[i32]) {
     let manager = Manager::new();
     let mut app = App::start(&manager, "sessions", &[]);
@@ -83,7 +83,7 @@ fn a_manager_of_another_version_is_left_for_good() {
     message[2..4].copy_from_slice(&2_u16.to_ne_bytes());
     peer.send_raw(&message, &[]);
     assert_eq!(peer.receive(), None);
-    // It would come back within 100 ms.
+    // It would connect again within 100 ms.
     assert!(!manager.has_caller(Duration::from_secs(1)));
     assert_eq!(app.number(), Some(1));
     app.end_well();

@@ -1,4 +1,4 @@
-//! Managers and applications that come, go and are killed.
+//! Managers and applications that start, exit and are killed.
 
 use std::time::Duration;
 
@@ -33,14 +33,14 @@ fn a_killed_application_leaves_all_that_it_committed() {
 }
 
 #[test]
-fn when_the_manager_is_gone_the_application_goes_on_and_finds_the_next_one() {
+fn when_the_manager_is_gone_the_application_continues_and_finds_the_next_one() {
     let manager = Manager::new();
     let address = manager.address().to_owned();
     let mut app = App::start(&manager, "sessions", &[]);
     let peer = manager.accept();
     let recording = peer.start(Ask::default());
     assert_eq!(app.number(), Some(0));
-    // As with kill -9, nobody says anything.
+    // As with kill -9, no message is sent.
     drop((manager, peer, recording));
 
     let next = Manager::at(&address);
@@ -55,7 +55,7 @@ fn when_the_manager_is_gone_the_application_goes_on_and_finds_the_next_one() {
 }
 
 #[test]
-fn a_manager_that_dies_in_the_middle_stops_nobody() {
+fn a_manager_that_dies_in_the_middle_stops_no_application() {
     let manager = Manager::new();
     let mut app = App::start(&manager, "threads", &[8, 200_000]);
     let peer = manager.accept();
@@ -74,7 +74,7 @@ fn an_application_whose_fifo_is_closed_ends_tracing_and_stays() {
     let recording = peer.start(Ask::default());
     assert_eq!(app.number(), Some(0));
     recording.refuse();
-    // The connection is good for another session.
+    // The connection can be used for another session.
     let recording = peer.start(Ask::default());
     app.go_on();
     assert_eq!(app.number(), Some(1));

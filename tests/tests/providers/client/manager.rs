@@ -1,5 +1,5 @@
-//! The smallest manager that does all a provider can ask for: it listens, starts and stops sessions, and saves buffers
-//! by reading the shared file.
+//! The smallest manager that does everything a provider can request: it listens, starts and stops sessions, and saves buffers by reading
+//! the shared file.
 
 use std::io::IoSlice;
 use std::os::fd::{AsFd, AsRawFd, OwnedFd};
@@ -33,21 +33,21 @@ pub(crate) struct Manager {
 }
 
 impl Manager {
-    /// One at an address of its own.
+    /// A manager at a new address.
     pub(crate) fn new() -> Self {
         static NEXT: AtomicU64 = AtomicU64::new(0);
         let number = NEXT.fetch_add(1, Ordering::Relaxed);
         Self::at(&format!("@fxtrec-test-{}-{number}", std::process::id()))
     }
 
-    /// One at the address that another had.
+    /// A manager at the address that another one had.
     pub(crate) fn at(address: &str) -> Self {
         let name = address.strip_prefix('@').expect("an abstract address");
         let listener =
             socket(AddressFamily::Unix, SockType::SeqPacket, SockFlag::SOCK_CLOEXEC, None);
         let listener = listener.expect("a socket");
         let own = UnixAddr::new_abstract(name.as_bytes()).expect("a short name");
-        // A child of another test has the socket of the one before, too, until it executes its program.
+        // A child of another test also has the previous socket, until it executes its program.
         wait::until("a free address", || bind(listener.as_raw_fd(), &own).is_ok());
         listen(&listener, Backlog::new(8).expect("a small number"))
             .expect("a socket that is bound");
@@ -67,7 +67,7 @@ impl Manager {
     pub(crate) fn accept(&self) -> Peer {
         assert!(self.has_caller(PATIENCE), "no provider connects");
         let control = accept4(self.listener.as_raw_fd(), SockFlag::SOCK_CLOEXEC).expect("a caller");
-        // SAFETY: just made by the kernel for us.
+        // SAFETY: just created by the kernel for us.
         let control = unsafe { <OwnedFd as std::os::fd::FromRawFd>::from_raw_fd(control) };
         let mut peer =
             Peer { control, name: String::new(), categories: Vec::new(), alerts: Vec::new() };
@@ -90,7 +90,7 @@ pub(crate) struct Peer {
     pub(crate) alerts: Vec<String>,
 }
 
-/// What is asked of a provider.
+/// A request to a provider.
 #[derive(Clone, Debug)]
 pub(crate) struct Ask {
     pub(crate) mode: Mode,
@@ -104,7 +104,7 @@ impl Default for Ask {
     }
 }
 
-/// A buffer as managers make them: a memory file that cannot change its size.
+/// A buffer as managers create them: a memory file that cannot change its size.
 pub(crate) fn buffer(bytes: u64) -> std::fs::File {
     let file = unsealed_buffer(bytes);
     let seals = SealFlag::F_SEAL_SHRINK | SealFlag::F_SEAL_GROW | SealFlag::F_SEAL_SEAL;
@@ -120,7 +120,7 @@ pub(crate) fn unsealed_buffer(bytes: u64) -> std::fs::File {
 }
 
 impl Peer {
-    /// The next message; `None` when the provider has closed the connection, or is gone.
+    /// The next message; `None` when the provider has closed the connection, or has ended.
     pub(crate) fn receive(&self) -> Option<FromProvider> {
         assert!(readable(&self.control, PATIENCE), "the provider says nothing");
         let mut bytes = vec![0; MAX_MESSAGE_BYTES];
@@ -131,7 +131,7 @@ impl Peer {
         }
     }
 
-    /// Sends bytes with descriptors, whatever they are.
+    /// Sends arbitrary bytes with descriptors.
     pub(crate) fn send_raw(&self, bytes: &[u8], descriptors: &[i32]) {
         let rights = [ControlMessage::ScmRights(descriptors)];
         let rights = if descriptors.is_empty() { &rights[..0] } else { &rights[..] };
@@ -150,7 +150,7 @@ impl Peer {
         self.terminate(Session::new(1).expect("not zero"));
     }
 
-    /// Starts a session with a buffer of its own.
+    /// Starts a session with a new buffer.
     pub(crate) fn start(&self, ask: Ask) -> Recording {
         self.start_in(buffer(ask.bytes), ask, BufferDisposition::ClearEntire)
     }
@@ -179,18 +179,18 @@ impl Peer {
         recording
     }
 
-    /// Saves until the provider is gone, and then what it left behind.
+    /// Saves until the provider has ended, and then saves the rest.
     pub(crate) fn save_to_death(&mut self, mut recording: Recording) -> Archive {
         while self.step(&mut recording) {}
         recording.recover()
     }
 
-    /// Stops the session, and saves until the provider says STOPPED.
+    /// Stops the session, and saves until the provider sends STOPPED.
     pub(crate) fn stop(&mut self, recording: Recording) -> Archive {
         self.stop_and_keep(recording).0
     }
 
-    /// As [`stop`](Self::stop), with the buffer for another session.
+    /// The same as [`stop`](Self::stop), keeping the buffer for another session.
     pub(crate) fn stop_and_keep(&mut self, mut recording: Recording) -> (Archive, std::fs::File) {
         self.send_raw(&FromManager::Stop(recording.id).encode().expect("a message"), &[]);
         while !recording.over {
@@ -200,12 +200,12 @@ impl Peer {
         (recording.recover(), file)
     }
 
-    /// Ends the session for good.
+    /// Ends the session permanently.
     pub(crate) fn terminate(&self, id: Session) {
         self.send_raw(&FromManager::Terminate(id).encode().expect("a message"), &[]);
     }
 
-    /// Takes one message or packet; false when the provider is gone.
+    /// Processes one message or packet; returns false when the provider has ended.
     fn step(&mut self, recording: &mut Recording) -> bool {
         let mut fds =
             [&self.control, &recording.fifo].map(|fd| PollFd::new(fd.as_fd(), PollFlags::POLLIN));
@@ -231,7 +231,7 @@ impl Peer {
     }
 }
 
-/// A session as the manager has it.
+/// A session from the manager's point of view.
 #[derive(Debug)]
 pub(crate) struct Recording {
     pub(crate) id: Session,
@@ -245,7 +245,7 @@ pub(crate) struct Recording {
 }
 
 impl Recording {
-    /// The next packet, if one comes within that time.
+    /// The next packet, if one arrives within that time.
     pub(crate) fn packet(&mut self, within: Duration) -> Option<Packet> {
         if !readable(&self.fifo, within) {
             return None;
@@ -255,7 +255,7 @@ impl Recording {
         (length == PACKET_BYTES).then(|| Packet::from_bytes(bytes))
     }
 
-    /// Saves what is asked for, if anything is; false when the provider's end is closed.
+    /// Saves the requested data, if any; returns false when the provider's end is closed.
     fn answer(&mut self) -> bool {
         match self.packet(Duration::ZERO) {
             None => false,
@@ -266,7 +266,7 @@ impl Recording {
         }
     }
 
-    /// Saves what a request tells, and says so.
+    /// Saves the data that a request names, and confirms it.
     pub(crate) fn save(&mut self, request: Packet) {
         assert_eq!(request.request, packet::SAVE_BUFFER);
         let another = self.packet(Duration::ZERO);
@@ -283,11 +283,11 @@ impl Recording {
         self.copy(base + start, end - start);
         self.saves += 1;
         let answer = request.buffer_saved().to_bytes();
-        // A provider that is gone needs no answer.
+        // A provider that has ended needs no answer.
         let _ = send(self.fifo.as_raw_fd(), &answer, MsgFlags::MSG_NOSIGNAL);
     }
 
-    /// Sends any bytes as a packet.
+    /// Sends arbitrary bytes as a packet.
     pub(crate) fn send_raw(&self, bytes: &[u8]) {
         assert_eq!(send(self.fifo.as_raw_fd(), bytes, MsgFlags::MSG_NOSIGNAL), Ok(bytes.len()));
     }
@@ -314,7 +314,7 @@ impl Recording {
         bytes.as_chunks::<WORD>().0.iter().map(|word| u64::from_ne_bytes(*word)).collect()
     }
 
-    /// What was saved, and what is still in the buffer.
+    /// The saved records, and those still in the buffer.
     fn recover(mut self) -> Archive {
         let bytes = self.file.metadata().expect("a file").len();
         let memory = self.words(usize::try_from(bytes).expect("a small buffer") / WORD);

@@ -1,4 +1,4 @@
-//! Forks: a child never writes to its parent's buffer.
+//! Fork: a child never writes to its parent's buffer.
 
 use super::app::App;
 use super::manager::{Ask, Manager};
@@ -43,7 +43,7 @@ fn a_child_that_lives_on_does_not_keep_the_connection_open() {
     let app = App::start(&manager, "orphan", &[]);
     let mut peer = manager.accept();
     let recording = peer.start(Ask::default());
-    // Comes back when the parent is gone; the child waits for input that is still open.
+    // Returns when the parent has ended; the child waits for input that is still open.
     let archive = peer.save_to_death(recording);
     assert_eq!(archive.named("parent").count(), 1);
     app.end_well();

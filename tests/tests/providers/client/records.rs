@@ -1,4 +1,4 @@
-//! What trace points write.
+//! The records that trace points write.
 
 use fxt_reader::record::EventKind;
 use fxt_writer::engine::Mode;

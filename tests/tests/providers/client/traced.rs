@@ -69,7 +69,7 @@ fn targets_are_turned_on_and_off_as_categories() {
 
 #[test]
 fn records_of_the_crate_log_are_log_records_and_go_to_another_logger_as_well() {
-    // The program itself makes sure of the latter.
+    // The program itself checks the latter.
     let archive = traced("log", &["app*"]);
     let logs: Vec<_> = archive.logs.iter().map(|(_, text)| text.as_str()).collect();
     let expected = ["WARN app: lost 3", "ERROR app::quiet: not printed", "TRACE app::net: not"];
@@ -110,7 +110,7 @@ fn calls_of_functions_with_the_attribute_are_spans_whichever_way_they_end() {
         "async begin app/a request path=\"/\"",
         begin,
         end,
-        // Given up at its await.
+        // It is dropped at its await.
         "async end app/a request",
         "async end app/a request",
     ];

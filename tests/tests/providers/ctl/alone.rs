@@ -1,4 +1,4 @@
-//! What ctl does without a daemon: it says so, and asks other recorders for snapshots.
+//! ctl without a daemon: it reports that, and requests snapshots from other recorders.
 
 use std::process::{Command, Stdio};
 
@@ -34,7 +34,7 @@ fn without_a_daemon_every_verb_says_where_it_looked_and_what_to_do() {
 }
 
 #[test]
-fn what_cannot_be_is_refused_before_anybody_is_asked() {
+fn what_cannot_be_is_refused_before_anyone_is_asked() {
     let folder = Folder::new();
     let refused = |words: &[&str], expected: &str| {
         let done = folder.fxtrec([&["ctl"], words].concat()).expect(125);
@@ -89,13 +89,13 @@ fn a_running_recorder_is_asked_for_a_snapshot_and_no_other_process_is_touched() 
     assert!(gone.stderr.contains("does not exist"), "{}", gone.stderr);
 }
 
-/// Whether all records of a trace are there.
+/// Whether the trace contains all records.
 fn is_whole(folder: &Folder, name: &str) -> bool {
     folder.fxtrec(["dump", "--check", name]).code == 0
 }
 
 #[test]
-fn a_recording_takes_the_kernels_categories_beside_those_of_applications() {
+fn a_recording_takes_the_kernels_categories_next_to_those_of_applications() {
     if !root::may_record() {
         return;
     }

@@ -1,4 +1,4 @@
-//! A daemon of a test's own, and its clients.
+//! A daemon for one test, and its clients.
 
 use std::ffi::OsStr;
 use std::fs::Permissions;
@@ -15,7 +15,7 @@ use nix::sys::signal::Signal;
 use nix::unistd::User;
 use serde_json::Value;
 
-/// A daemon whose sockets are in a folder of its own, where clients run, too. Killed when dropped.
+/// A daemon whose sockets are in a separate folder, where clients run, too. Killed when dropped.
 pub(super) struct Daemon {
     pub(super) folder: Folder,
     process: Process,
@@ -24,7 +24,7 @@ pub(super) struct Daemon {
 }
 
 impl Daemon {
-    /// Starts one, with this policy and no other, which the group of the user `nobody` may connect to.
+    /// Starts a daemon with only this policy, which the group of the user `nobody` may connect to.
     pub(super) fn start(policy: &str) -> Daemon {
         let folder = Folder::new();
         let nobody = User::from_name("nobody").expect("users").expect("there is nobody");
@@ -56,14 +56,14 @@ impl Daemon {
         self.folder.run(&mut self.ctl_command(args))
     }
 
-    /// What a verb answers as JSON.
+    /// The JSON answer to a verb.
     #[track_caller]
     pub(super) fn ask(&self, args: &[&str]) -> Value {
         let done = self.ctl(&[&["--json"], args].concat()).expect(0);
         serde_json::from_str(&done.stdout).unwrap_or_else(|_| panic!("{args:?}: {}", done.stdout))
     }
 
-    /// A ctl of root's that is yet to be run.
+    /// A ctl of root's that is not running yet.
     pub(super) fn ctl_command(&self, args: &[&str]) -> Command {
         let mut command = binary::command();
         command.arg("ctl").arg("--socket").arg(self.folder.path("run/control")).args(args);
@@ -71,7 +71,7 @@ impl Daemon {
         command
     }
 
-    /// Runs ctl as the user `nobody`, in a folder where that may create files.
+    /// Runs ctl as the user `nobody`, in a folder where that user may create files.
     #[track_caller]
     pub(super) fn ctl_as_nobody(&self, args: &[&str]) -> Done {
         let mut command = self.as_nobody(&self.copy.path(), &self.nobody.gid.to_string());
@@ -79,7 +79,7 @@ impl Daemon {
         self.folder.run(&mut command)
     }
 
-    /// A program that runs as `nobody`, with this group and no other.
+    /// A program that runs as `nobody`, with only this group.
     pub(super) fn as_nobody(&self, program: &Path, group: &str) -> Command {
         let mut command = Command::new("setpriv");
         command.args(["--reuid", &self.nobody.uid.to_string(), "--regid", group, "--clear-groups"]);
@@ -93,14 +93,14 @@ impl Daemon {
         Process::start(command.stdout(Stdio::piped()))
     }
 
-    /// An application that records so many spans once it is told to record, prints a number, and waits for a line.
+    /// An application that records this many spans once it records, prints a number, and waits for a line.
     pub(super) fn spans(&self, spans: u32) -> Process {
         let mut command = Command::new(client());
         command.args(["spans", "1", &spans.to_string()]);
         self.application(command)
     }
 
-    /// Waits until so many applications have registered.
+    /// Waits until this many applications have registered.
     pub(super) fn wait_for_applications(&self, count: usize) {
         let registered = || self.ask(&["providers"])["providers"].as_array().map_or(0, Vec::len);
         wait::until("applications to register", || registered() == count);
@@ -111,7 +111,7 @@ impl Daemon {
         self.ask(&["status"])["state"].as_str().expect("a state").to_owned()
     }
 
-    /// Ends it, which it has to do in order.
+    /// Ends it, which must succeed.
     pub(super) fn end(mut self) {
         self.process.signal(Signal::SIGTERM);
         assert!(self.process.finish().success(), "it ends in order");

@@ -6,7 +6,7 @@ use fxtrec_tests::trace::Trace;
 use crate::ctl::daemon::Daemon;
 
 #[test]
-fn a_circular_session_is_written_as_often_as_one_likes_and_goes_on() {
+fn a_circular_session_is_written_as_often_as_one_likes_and_continues() {
     if !root::may_record() {
         return;
     }

@@ -1,4 +1,4 @@
-//! Somebody without privilege: what the policy gives, and nothing else.
+//! A user without privileges: exactly what the policy grants.
 
 use std::fs::Permissions;
 use std::io::BufRead;
@@ -35,7 +35,7 @@ fn without_rules_a_user_records_applications_of_the_same_user_and_nothing_else()
         return;
     }
     let daemon = Daemon::start("own-processes = false");
-    // One of root's, and one of the user's: a copy, since that may not look into this repository.
+    // One program belongs to root, and one to the user: a copy, since that user may not read this repository.
     let folder = Folder::new();
     let program = folder.path("client");
     copy_program(client().as_ref(), &program);
@@ -63,7 +63,7 @@ fn without_rules_a_user_records_applications_of_the_same_user_and_nothing_else()
     let refused = daemon.ctl_as_nobody(&large).expect(125);
     assert!(refused.stderr.contains("max-buffer"), "{}", refused.stderr);
 
-    // All that there is would be less than a trace has that nothing is said about.
+    // A trace without any records would be shorter.
     let less = daemon.ctl_as_nobody(&["start", "-o", "own.fxt"]).expect(125);
     assert!(less.stderr.contains("the policy does not permit sched"), "{}", less.stderr);
     assert!(less.stderr.contains("--allow-partial"), "{}", less.stderr);
@@ -78,7 +78,7 @@ fn without_rules_a_user_records_applications_of_the_same_user_and_nothing_else()
     let trace = Trace::read(&daemon.folder.path("own.fxt"));
     assert_eq!(trace.events.iter().filter(|event| event.begins()).count(), 2 * 20);
     assert!(trace.switches.is_empty());
-    // Root's application was not told to record.
+    // Root's application did not receive a request to record.
     roots.kill();
     daemon.end();
 }
@@ -143,7 +143,7 @@ fn a_user_records_the_users_own_processes_and_of_others_only_that_they_had_the_c
     let daemon = Daemon::start("");
     let folder = Folder::new();
     Command::new("chmod").arg("755").arg(folder.path("")).status().expect("chmod");
-    // Sets its user id to root's each time that it is executed, and leaves the scope.
+    // It sets its user id to root's each time that it is executed, and leaves the scope.
     let suid = folder.path("secretsuid");
     copy_program("/bin/sleep".as_ref(), &suid);
     std::fs::set_permissions(&suid, Permissions::from_mode(0o4755)).expect("it is ours");
@@ -156,7 +156,7 @@ fn a_user_records_the_users_own_processes_and_of_others_only_that_they_had_the_c
     let secret = competitor("12345", "secretname", &folder, &[SPIN[0], SPIN[1], "secretargument"]);
 
     let refused = daemon.ctl_as_nobody(&["start", "--pid", &secret.id().to_string()]).expect(125);
-    assert!(refused.stderr.contains("it is another user's"), "{}", refused.stderr);
+    assert!(refused.stderr.contains("it belongs to another user"), "{}", refused.stderr);
     assert!(!refused.stderr.contains("recording your own"), "{}", refused.stderr);
     assert!(refused.stderr.contains("kernel = [\"sched\"]"), "{}", refused.stderr);
     let refused = daemon.ctl_as_nobody(&["start", "--pid", "4194304"]).expect(125);
@@ -181,7 +181,7 @@ fn a_user_records_the_users_own_processes_and_of_others_only_that_they_had_the_c
         for name in ["own_one", "own_two", "another user"] {
             assert!(switches(name) > 5, "{file}: {name} {}", switches(name));
         }
-        // Those that took the CPU have a name too if they are the user's own.
+        // Threads that took the CPU also have a name if they belong to the user.
         assert!(switches("own_three") > 5, "{file}: {}", switches("own_three"));
         let is_secret = |koid: &u64| *koid == u64::from(secret.id());
         assert!(!trace.threads.keys().any(is_secret), "{file} has the other's thread");
@@ -196,7 +196,7 @@ fn a_user_records_the_users_own_processes_and_of_others_only_that_they_had_the_c
     }
     drop((own, not_chosen, secret));
 
-    // COMMAND is chosen before it runs.
+    // COMMAND is selected before it runs.
     let command = ["start", "-o", "command.fxt", "--", "/bin/sleep", "0.1"];
     daemon.ctl_as_nobody(&command).expect(0);
     let trace = Trace::read(&daemon.folder.path("command.fxt"));
@@ -243,7 +243,7 @@ fn stacks_within_the_rule_are_those_of_threads_whose_memory_the_user_may_read() 
     }
     let sleeps = |name: &str| format!("while :; do {} 0.01; done", folder.path(name).display());
     let (own, secret) = (sleeps("own_sleep"), sleeps("secretsleep"));
-    // The user may not look into it, as the kernel has it for programs that were another user's.
+    // The user may not inspect it, by the kernel's rule for programs that belonged to another user.
     let closes = "import ctypes, time; of = ctypes.CDLL(None).prctl; of(15, b'closed'); of(4, 0)\n\
                   while True: time.sleep(0.01)";
     let mut closed = daemon.as_nobody("/usr/bin/python3".as_ref(), "65534");
@@ -281,7 +281,7 @@ fn stacks_within_the_rule_are_those_of_threads_whose_memory_the_user_may_read() 
     let all = ["start", "-o", "no.fxt", "--categories", "sched", "--stacks"];
     let refused = daemon.ctl_as_nobody(&all).expect(125);
     assert!(refused.stderr.contains("sched:own"), "{}", refused.stderr);
-    // Nor by what is added to a session of one's own.
+    // Additions to the user's own session have no effect either.
     let keep = ["start", "-o", "own.fxt", "--categories", "sched:own", "--stacks"];
     daemon.ctl_as_nobody(&keep).expect(0);
     daemon.ctl_as_nobody(&["stop", "--keep"]).expect(0);
@@ -302,7 +302,7 @@ fn triggers_within_the_rule_fire_for_the_users_own_threads_only() {
     Command::new("chmod").arg("755").arg(folder.path("")).status().expect("chmod");
     let program = folder.path("own_one").display().to_string();
     copy_program("/bin/sh".as_ref(), program.as_ref());
-    // They wait for each other, and the user's for them.
+    // They wait for each other, and the user's threads for them.
     let secret = ["secretone", "secrettwo"].map(|name| competitor("12345", name, &folder, &SPIN));
     let start = ["start", "-o", "own.fxt", "--mode", "circular", "--stacks"];
     let command = ["--", "timeout", "3", "taskset", "-c", "1", &program, SPIN[0], SPIN[1]];

@@ -11,7 +11,7 @@ use serde_json::{Value, json};
 
 use crate::ctl::daemon::{Daemon, client};
 
-/// What the one provider of an answer has under this key.
+/// The value of the single provider in an answer for this key.
 #[track_caller]
 fn of_provider<'a>(answer: &'a Value, key: &str) -> &'a Value {
     let stats = answer["provider_stats"].as_array().expect("a list");
@@ -81,7 +81,7 @@ fn a_command_finds_the_daemon_and_its_exit_status_is_that_of_ctl() {
     let program = client().to_str().expect("a plain path");
     let words = ["start", "-o", "c.fxt", "--categories", "app*", "--", program, "spans", "1", "20"];
     let done = daemon.ctl(&[&["--json"], &words[..]].concat()).expect(0);
-    // COMMAND's own line comes first.
+    // COMMAND's own line is first.
     let (_, answer) = done.stdout.split_once('\n').expect("two outputs");
     let answer: Value = serde_json::from_str(answer).expect("JSON");
     assert_eq!(answer["exit_status"], 0);
@@ -118,7 +118,7 @@ fn a_session_in_the_foreground_ends_with_a_signal_and_streams_to_a_pipe() {
     assert!(ctl.finish().success());
     assert_eq!(daemon.state(), "ready");
     assert!(!Trace::read(&daemon.folder.path("f.fxt")).switches.is_empty());
-    // What is removed meanwhile is missing.
+    // A file that is removed meanwhile is missing.
     let mut ctl = daemon.ctl_command(&["start", "--foreground", "-o", "r.fxt"]);
     let mut ctl = Process::start(ctl.stderr(Stdio::piped()));
     wait::until("it to record", || daemon.state() == "started");
@@ -128,7 +128,7 @@ fn a_session_in_the_foreground_ends_with_a_signal_and_streams_to_a_pipe() {
     ctl.stderr().read_to_string(&mut said).expect("text");
     assert_eq!(ctl.finish().code(), Some(125), "{said}");
     assert!(said.contains("r.fxt"), "{said}");
-    // One that is killed takes its session with it.
+    // When a client is killed, its session ends as well.
     let mut ctl = daemon.ctl_command(&["start", "--foreground", "--categories", "app*"]);
     let mut ctl = Process::start(ctl.stderr(Stdio::null()));
     wait::until("it to record", || daemon.state() == "started");
@@ -165,7 +165,7 @@ fn a_stopped_session_can_be_kept_and_started_again() {
 }
 
 #[test]
-fn changes_of_state_and_alerts_are_told_as_they_come() {
+fn changes_of_state_and_alerts_are_reported_as_they_come() {
     if !root::may_record() {
         return;
     }
@@ -183,7 +183,7 @@ fn changes_of_state_and_alerts_are_told_as_they_come() {
     let mut application = daemon.application(command);
     daemon.wait_for_applications(1);
     daemon.ctl(&["start", "-o", "w.fxt", "--categories", "app*"]).expect(0);
-    // The application may raise alerts before all that is to record does.
+    // The application may raise alerts before everything records.
     let told: Vec<Value> = (0..5).map(|_| next()).collect();
     let of = |key: &str| told.iter().filter_map(|line| line[key].as_str()).collect::<Vec<_>>();
     assert_eq!(of("state"), ["initialized", "starting", "started"]);

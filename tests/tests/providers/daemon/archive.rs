@@ -1,4 +1,4 @@
-//! What is in an archive of a session.
+//! The content of a session's archive.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
@@ -6,7 +6,7 @@ use std::path::Path;
 use fxt_reader::record::EventKind;
 use fxt_reader::{Reader, Record};
 
-/// An archive, as far as tests look at it.
+/// An archive, as far as the tests check it.
 #[derive(Debug, Default)]
 pub(super) struct Archive {
     /// The names of providers, by id; 1 is fxtrec.
@@ -20,7 +20,7 @@ pub(super) struct Archive {
 }
 
 impl Archive {
-    /// Reads it, and fails the test unless it is sound.
+    /// Reads it, and fails the test unless it is valid.
     pub(super) fn read(path: &Path) -> Archive {
         Archive::of(&std::fs::read(path).expect("a file"))
     }
@@ -37,7 +37,7 @@ impl Archive {
                     assert_eq!(earlier, None, "each is introduced once");
                 }
                 Record::ProviderSection(section) => current = section.id.0,
-                // It is counted with its beginning.
+                // Its beginning was counted.
                 Record::Event(event) if event.kind == EventKind::DurationEnd => {}
                 Record::Event(event) => {
                     let name = archive.names[&current].clone();
@@ -61,7 +61,7 @@ impl Archive {
         archive
     }
 
-    /// The events of this name that this provider recorded; of a duration, it is one.
+    /// The events of this name that this provider recorded; a duration counts as one.
     pub(super) fn count(&self, provider: &str, name: &str) -> usize {
         let events = self.events.get(provider).map_or(&[][..], Vec::as_slice);
         events.iter().filter(|(event, ..)| event == name).count()

@@ -1,4 +1,4 @@
-//! Categories of the kernel's: each puts its events into the trace, and nobody else's.
+//! Kernel categories: each adds its events to the trace, and no others.
 
 use std::collections::BTreeSet;
 use std::process::Command;
@@ -13,7 +13,7 @@ use super::*;
 /// How often the program calls its function `nap`, which sleeps.
 const NAPS: usize = 2 * 10;
 
-/// What a session records while the program runs, and the program's process.
+/// The records of a session while the program runs, and the program's process.
 fn record(daemon: &Daemon, program: &str, list: &[&str], more: &[&str]) -> (Trace, u64) {
     let texts = |list: &[&str]| Some(list.iter().map(|&name| name.to_owned()).collect());
     let output = daemon.path("kernel.fxt");
@@ -30,7 +30,7 @@ fn record(daemon: &Daemon, program: &str, list: &[&str], more: &[&str]) -> (Trac
     (Trace::read(&output), process.into())
 }
 
-/// What is asked for at first and at the start, and what is in the trace then.
+/// The categories requested first and at the start, and the expected content of the trace.
 #[derive(Debug)]
 struct Case<'c> {
     list: &'c [&'c str],
@@ -40,7 +40,7 @@ struct Case<'c> {
     expected: &'c [&'c str],
 }
 
-/// The categories of events of all that the kernel has.
+/// The categories of all kernel events.
 const ALL: [&str; 4] = ["irq", "sched", "syscall", "uprobe"];
 
 #[test]
@@ -71,7 +71,7 @@ fn each_category_records_its_events_and_no_others() {
         let (trace, process) = record(&daemon, program, case.list, case.more);
         assert_eq!(!trace.switches.is_empty(), case.scheduling, "{case:?}");
         assert_eq!(!trace.wakeups.is_empty(), case.scheduling, "{case:?}");
-        // Moves between run queues come with the switches and wake-ups.
+        // Moves between run queues are recorded with the switches and wake-ups.
         assert!(case.scheduling || trace.moves.is_empty(), "{case:?}");
         let categories: BTreeSet<&str> = trace.events.iter().map(category).collect();
         assert_eq!(categories, case.expected.iter().copied().collect(), "{case:?}");
@@ -106,7 +106,7 @@ fn each_category_records_its_events_and_no_others() {
     }
 }
 
-/// What an event counts as: soft interrupts come where there are some.
+/// The category that an event counts for: soft interrupts occur only on some machines.
 fn category(event: &Event) -> &str {
     match event.category.as_str() {
         "softirq" => "irq",

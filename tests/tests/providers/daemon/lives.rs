@@ -1,4 +1,4 @@
-//! Whose a session is, and what ends it.
+//! The owner of a session, and the events that end it.
 
 use std::io::BufRead;
 use std::os::fd::{AsFd, BorrowedFd};
@@ -59,7 +59,7 @@ fn a_connection_that_closes_takes_its_session_along_and_a_detached_one_stays() {
     assert!(Archive::read(&output).count("napper", "nap") > 0);
 }
 
-/// More than strings, threads and names there are.
+/// More than there are strings, threads and names.
 const LINES: usize = 200;
 
 #[test]
@@ -77,7 +77,7 @@ fn figures_and_names_are_those_of_the_session_and_not_of_the_one_before() {
             .expect("none is there");
         daemon.wait_for_provider("spans");
         assert_eq!(client.start(now()).expect("it starts").started, 1);
-        // With each line a span ends and another begins; what it repeats it has recorded.
+        // With each line a span ends and another begins; every line that it repeats was recorded.
         for _ in 0..LINES {
             app.tell("on");
             let mut line = String::new();
@@ -86,7 +86,7 @@ fn figures_and_names_are_those_of_the_session_and_not_of_the_one_before() {
         let stats = client.stop(WRITE).expect("it stops").provider_stats;
         client.terminate().expect("it ends");
         assert_eq!(Archive::read(&output).count("spans", "line"), LINES);
-        // Beside the spans there are strings, threads and names; the first did not end a span.
+        // In addition to spans there are strings, threads and names; the first line did not end a span.
         let others = stats[0].records_written + 1 - 2 * LINES as u64;
         assert!((1..100).contains(&others), "{others} in {name}");
     }
@@ -126,7 +126,7 @@ fn a_daemon_that_is_killed_is_followed_by_another_that_applications_find() {
     let archive = Archive::read(&outputs[1]);
     assert!(archive.count("spans", "step") > 0);
     assert!(!archive.switches.is_empty());
-    // What the first wrote until it was killed can be read, up to where it was cut off.
+    // The data that the first process wrote until it was killed can be read, up to where it was cut off.
     let bytes = std::fs::read(&outputs[0]).expect("there");
     let mut reader = fxt_reader::Reader::from_slice(&bytes);
     let mut events = 0;
@@ -137,7 +137,7 @@ fn a_daemon_that_is_killed_is_followed_by_another_that_applications_find() {
 }
 
 #[test]
-fn a_daemon_that_is_told_to_end_writes_what_was_recorded() {
+fn a_daemon_that_is_asked_to_end_writes_what_was_recorded() {
     if !root::may_record() {
         return;
     }
@@ -174,12 +174,12 @@ fn a_second_daemon_is_refused_and_says_which_is_there() {
 }
 
 #[test]
-fn whoever_asks_while_somebody_waits_is_answered_at_once() {
+fn anyone_who_asks_while_somebody_waits_is_answered_at_once() {
     if !root::may_record() {
         return;
     }
     let daemon = Daemon::start();
-    // It never says that it records.
+    // It never reports that it records.
     let _silent = daemon.provider("silent");
     daemon.wait_for_provider("silent");
     let mut owner = daemon.client();
@@ -206,7 +206,7 @@ fn whoever_asks_while_somebody_waits_is_answered_at_once() {
     other.terminate().expect("it ends");
     drop(owner);
 
-    // So does the end of the connection that waits.
+    // The end of the waiting connection does so, too.
     let raw = UnixStream::connect(daemon.control()).expect("it listens");
     let output = create(&daemon.path("c.fxt"));
     let initialize = concat!(
@@ -230,9 +230,9 @@ fn alerts_wait_for_whoever_asks_and_whoever_asks_waits_for_alerts() {
     let daemon = Daemon::start();
     let provider = daemon.provider("alarming");
     daemon.wait_for_provider("alarming");
-    // Nobody records: nobody is told.
+    // Nothing is recorded: no client is notified.
     provider.alert("too early");
-    // The manager hears one after the other.
+    // The manager receives them one after the other.
     daemon.wait_for_provider("alarming");
     let mut owner = daemon.client();
     let mut config = applications(BufferingMode::Streaming);
@@ -248,7 +248,7 @@ fn alerts_wait_for_whoever_asks_and_whoever_asks_waits_for_alerts() {
     let waiting = thread::spawn(move || next_of(alerts));
     provider.alert("three");
     assert_eq!(waiting.join().expect("no panic"), "three");
-    // An application that raises one and ends is heard.
+    // An application's alert is delivered even if the application ends right after it.
     let mut watching = daemon.client().watch_alerts().expect("it answers");
     assert!(daemon.app(&["alert", "exit"]).finish().success());
     let last = watching.next().expect("another").expect("an alert").alert_name;
@@ -280,7 +280,7 @@ fn a_client_that_goes_while_its_snapshot_is_made_is_noticed_and_not_waited_for()
     call("InitializeTracing", config, &[output.as_fd()]);
     call("StartTracing", "{}", &[]);
     daemon.wait_for(SessionState::Started);
-    // It makes no snapshot, and does not end either.
+    // It writes no snapshot, and does not end either.
     let recorder = Pid::from_raw(recorder_of(&daemon));
     kill(recorder, Signal::SIGSTOP).expect("it runs");
     call("Snapshot", r#"{"output": 0}"#, &[output.as_fd()]);
@@ -290,9 +290,9 @@ fn a_client_that_goes_while_its_snapshot_is_made_is_noticed_and_not_waited_for()
     let noticed = gone.elapsed();
     kill(recorder, Signal::SIGCONT).expect("it was not given up");
     assert_eq!(next(), SessionState::Ready);
-    // By itself the daemon gives a recorder up that makes no snapshot, but only after 20 s.
+    // The daemon itself abandons a recorder that writes no snapshot, but only after 20 s.
     assert!(noticed.as_secs() < 20, "{noticed:?}");
-    // Whoever comes next has a session as always.
+    // The next client gets a session as usual.
     let mut client = daemon.client();
     let output = daemon.path("b.fxt");
     client.initialize(everything(BufferingMode::Circular), create(&output)).expect("none is there");
@@ -326,7 +326,7 @@ fn a_snapshot_of_a_session_that_is_ended_meanwhile_is_refused_as_in_the_table() 
     let (_owner, answer) = snapshot.join().expect("no panic");
     kill(recorder, Signal::SIGCONT).expect("it was not given up");
     ending.join().expect("no panic").expect("root may");
-    // Where it was asked for after the end, that is what the table has as well.
+    // If it was requested after the end, the table has that as well.
     assert_eq!(refused(answer), ControllerError::Terminating);
     assert_eq!(daemon.state(), SessionState::Ready);
 }

@@ -1,4 +1,4 @@
-//! What each option of the configuration, of a start and of a stop does.
+//! The effect of each option of the configuration, of a start and of a stop.
 
 use fxt_writer::engine::Mode;
 use fxtrec::control::wire::{BufferDisposition, FxtVersion, ProviderSpec};
@@ -12,7 +12,7 @@ fn texts(list: &[&str]) -> Vec<String> {
 }
 
 #[test]
-fn each_application_is_told_what_the_configuration_says_of_it() {
+fn each_application_is_shown_what_the_configuration_says_of_it() {
     if !root::may_record() {
         return;
     }
@@ -33,7 +33,7 @@ fn each_application_is_told_what_the_configuration_says_of_it() {
         let config = TraceConfig {
             categories: Some(texts(&["app*", "net"])),
             buffer_size_megabytes_hint: Some(2),
-            // They never say that they record.
+            // They never report that they record.
             start_timeout_milliseconds: Some(1),
             provider_specs: Some(vec![spec]),
             version: Some(FxtVersion { major: 0, minor: 1 }),
@@ -49,7 +49,7 @@ fn each_application_is_told_what_the_configuration_says_of_it() {
         assert_eq!(start.categories, ["app*", "net", "more"]);
         assert_eq!((other.mode, other.buffer_bytes), (engine, 3 << 20));
         assert_eq!(other.categories, ["special*"]);
-        // What was additional was so for that start.
+        // Additional categories applied only to that start.
         client.stop(KEEP).expect("it stops");
         client.start(now()).expect("it starts again");
         assert_eq!(usual.start().categories, ["app*", "net"]);

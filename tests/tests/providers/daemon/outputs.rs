@@ -1,4 +1,4 @@
-//! Where a trace goes: files, slow readers, readers that go, and what is held back.
+//! The destinations of a trace: files, slow readers, readers that exit, and deferred data.
 
 use std::io::{Read, pipe};
 use std::os::unix::net::UnixStream;
@@ -24,14 +24,14 @@ fn an_application_and_the_scheduler_are_in_one_archive_and_agree() {
         assert!(app.finish().success());
         let stopped = client.stop(WRITE).expect("it stops");
         assert_eq!(stopped.provider_stats[0].buffering_mode, mode);
-        // It is there when the answer is.
+        // It exists when the answer arrives.
         let archive = Archive::read(&output);
         client.terminate().expect("it ends");
         assert_eq!(archive.names[&1], "fxtrec", "{mode:?}");
         assert_eq!(archive.count("napper", "nap"), 20, "{mode:?}: {:?}", archive.events);
         let naps = archive.events["napper"].iter().filter(|(name, ..)| name == "nap");
         for (_, thread, time) in naps {
-            // Within the two milliseconds of the nap the thread goes, and comes back.
+            // Within the two milliseconds of the nap, the thread is switched out and in again.
             let inside = |at: u64| (*time..time + 1_000_000_000).contains(&at);
             let out = archive.switches.iter().any(|(at, out, _)| out == thread && inside(*at));
             let back = archive.switches.iter().any(|(at, _, next)| next == thread && inside(*at));
@@ -41,7 +41,7 @@ fn an_application_and_the_scheduler_are_in_one_archive_and_agree() {
 }
 
 #[test]
-fn a_reader_that_takes_its_time_holds_up_nobody_and_gets_everything() {
+fn a_reader_that_takes_its_time_blocks_no_thread_and_gets_everything() {
     if !root::may_record() {
         return;
     }
@@ -131,7 +131,7 @@ fn what_was_not_written_is_kept_or_cleared_and_never_comes_twice() {
         client.stop(WRITE).expect("it stops");
         let count = |archive: &Archive| ["first", "second"].map(|app| archive.count(app, "nap"));
         assert_eq!(count(&Archive::read(&output)), expected, "{disposition:?}");
-        // Whatever is asked for: it was written.
+        // The data was written, whatever the next request is.
         client
             .start(StartOptions { buffer_disposition: Some(BufferDisposition::Retain), ..now() })
             .expect("it starts again");
@@ -158,7 +158,7 @@ fn what_nobody_asked_to_be_written_is_discarded_at_the_end() {
 }
 
 #[test]
-fn a_snapshot_has_what_is_held_and_the_session_goes_on() {
+fn a_snapshot_has_what_is_held_and_the_session_continues() {
     if !root::may_record() {
         return;
     }
@@ -188,7 +188,7 @@ fn categories_choose_what_is_recorded_of_whom() {
     }
     let daemon = Daemon::start();
     let categories = |list: &[&str]| Some(list.iter().map(|&name| name.to_owned()).collect());
-    // The application's spans are of the category app:sleep.
+    // The application's spans have the category app:sleep.
     let cases = [
         (categories(&["irq", "app*"]), None, 3, false),
         (categories(&["sched", "other"]), None, 0, true),
@@ -208,7 +208,7 @@ fn categories_choose_what_is_recorded_of_whom() {
         assert_eq!(archive.count("napper", "nap"), naps);
         assert_eq!(!archive.switches.is_empty(), scheduling);
     }
-    // An override is for its provider alone.
+    // An override applies only to its provider.
     let output = daemon.path("special.fxt");
     let mut client = daemon.client();
     let spec = ProviderSpec {

@@ -1,4 +1,4 @@
-//! The interface as others see it: every state and request, what is no request, and a client that is not ours.
+//! The interface from outside: every state and request, invalid requests, and a foreign client.
 
 use std::io::{Read, Write};
 use std::os::unix::net::UnixStream;
@@ -15,7 +15,7 @@ use super::archive::Archive;
 use super::python;
 use super::*;
 
-/// Sends bytes and has the answer, or nothing when the connection was closed.
+/// Sends bytes and returns the answer, or nothing if the connection was closed.
 fn tell(socket: &mut UnixStream, bytes: &[u8]) -> Option<Value> {
     socket.write_all(bytes).ok()?;
     let mut answer = Vec::new();
@@ -97,7 +97,7 @@ fn run_to_end(command: &mut Command) -> String {
     String::from_utf8(output.stdout).expect("text")
 }
 
-/// What a request comes to: the state after it, or the error.
+/// The outcome of a request: the state after it, or the error.
 fn told<T: std::fmt::Debug>(client: &mut Client, result: Result<T, ClientError>) -> String {
     match result {
         Ok(_) => client.status().expect("it answers").state.name().to_owned(),
@@ -111,7 +111,7 @@ fn every_request_gets_the_answer_of_the_table_in_every_state_that_lasts() {
     if !root::may_record() {
         return;
     }
-    // The states that a session stays in; the others are below.
+    // The states in which a session stays; the others are below.
     let rows = [
         (
             SessionState::Ready,
@@ -146,7 +146,7 @@ fn every_request_gets_the_answer_of_the_table_in_every_state_that_lasts() {
                 client.stop(KEEP).expect("it stops");
             }
             assert_eq!(client.status().expect("it answers").state, state);
-            // What only asks is answered in every state.
+            // Queries are answered in every state.
             assert!(client.providers().expect("it answers").providers.is_empty());
             assert!(!client.known_categories().expect("it answers").categories.is_empty());
             let mut states = daemon.client().watch_states().expect("it answers");
@@ -165,7 +165,7 @@ fn every_request_gets_the_answer_of_the_table_in_every_state_that_lasts() {
     }
 }
 
-/// All requests of another connection of root's, in the order of the table, but those that `allowed` has.
+/// All requests of another connection of root's, in the order of the table, except those in `allowed`.
 fn answers(daemon: &Daemon, allowed: &[usize]) -> Vec<(usize, String)> {
     let mut client = daemon.client();
     let output = || create(&daemon.path("other.fxt"));
@@ -187,12 +187,12 @@ fn expected(answers: &[(usize, &str)]) -> Vec<(usize, String)> {
 }
 
 #[test]
-fn a_session_that_starts_answers_as_the_table_says() {
+fn a_session_that_starts_answers_as_in_the_table() {
     if !root::may_record() {
         return;
     }
     let daemon = Daemon::start();
-    // It never says that it records, and is waited for.
+    // It never reports that it records, and is waited for.
     let _silent = daemon.provider("silent");
     daemon.wait_for_provider("silent");
     for (end, after) in [(2, "stopped"), (3, "ready")] {
@@ -224,7 +224,7 @@ fn a_session_that_starts_answers_as_the_table_says() {
 }
 
 #[test]
-fn a_session_that_stops_and_one_that_ends_answer_as_the_table_says() {
+fn a_session_that_stops_and_one_that_ends_answer_as_in_the_table() {
     if !root::may_record() {
         return;
     }
@@ -233,7 +233,7 @@ fn a_session_that_stops_and_one_that_ends_answer_as_the_table_says() {
     let config = everything(BufferingMode::Circular);
     owner.initialize(config, create(&daemon.path("any.fxt"))).expect("none is there");
     owner.start(now()).expect("it starts");
-    // The kernel's recorder does not end before it goes on.
+    // The kernel's recorder does not end before it continues.
     let recorder = Pid::from_raw(recorder_of(&daemon));
     kill(recorder, Signal::SIGSTOP).expect("it runs");
     let stopping = std::thread::spawn(move || {
@@ -294,7 +294,7 @@ fn a_bad_initialize_is_explained_and_closes_the_connection() {
         let closed = client.status().expect_err("it is closed");
         assert!(matches!(closed, ClientError::Closed { .. }), "{closed}");
     }
-    // Not a descriptor, or not one to write to.
+    // Not a descriptor, or not a writable one.
     let mut client = daemon.client();
     let read_only: OwnedFd = File::open("/proc/version").expect("there").into();
     let error = refused(client.initialize(TraceConfig::default(), read_only));
@@ -318,11 +318,11 @@ fn what_is_no_call_ends_its_own_connection_only() {
         let mut socket = UnixStream::connect(daemon.control()).expect("it listens");
         assert_eq!(tell(&mut socket, bytes), None);
     }
-    // A message without an end is not taken for ever.
+    // A message without an end is not read forever.
     let mut socket = UnixStream::connect(daemon.control()).expect("it listens");
     let sent = (0..64).try_for_each(|_| socket.write_all(&[b' '; 64 * 1024]));
     assert!(sent.is_err(), "four MiB of nothing were taken");
-    // Known service, unknown method; and the other way round.
+    // A known service with an unknown method; and the reverse.
     let mut socket = UnixStream::connect(daemon.control()).expect("it listens");
     let answer = call(&mut socket, "fxtrec.Controller.Fly", &json!({})).expect("told");
     assert_eq!(answer["error"], "org.varlink.service.MethodNotFound");
@@ -331,7 +331,7 @@ fn what_is_no_call_ends_its_own_connection_only() {
     let misspelt = json!({ "option": {} });
     let answer = call(&mut socket, "fxtrec.Controller.StartTracing", &misspelt).expect("told");
     assert_eq!(answer["parameters"]["field"], "option");
-    // It is still of use after all that.
+    // It is still usable after all that.
     let answer = call(&mut socket, "fxtrec.Controller.GetStatus", &Value::Null).expect("told");
     assert_eq!(answer["parameters"]["state"], "ready");
     let status: Result<Nothing, _> = daemon.client().call("GetStatus", &Nothing {}, Vec::new());

@@ -1,11 +1,11 @@
-//! A Python that has the package `varlink`.
+//! A Python with the package `varlink`.
 
 use std::path::PathBuf;
 use std::process::{Command, Stdio};
 
 use fxtrec_tests::skip::skip;
 
-/// The package, and its version that is known to do.
+/// The package, in a version that is known to work.
 const PACKAGE: &str = "varlink==31.0.0";
 
 fn has_it(python: &PathBuf) -> bool {
@@ -14,10 +14,10 @@ fn has_it(python: &PathBuf) -> bool {
     command.status().is_ok_and(|status| status.success())
 }
 
-/// Its path, once the package is there; when it cannot be, says so.
+/// Its path, once the package is installed; prints a message if that is impossible.
 ///
 /// # Panics
-/// When it cannot be, and the variable `CI` is set.
+/// When it cannot be installed, and the variable `CI` is set.
 pub(super) fn with_varlink() -> Option<PathBuf> {
     let system = PathBuf::from("python3");
     if has_it(&system) {
@@ -27,7 +27,7 @@ pub(super) fn with_varlink() -> Option<PathBuf> {
     let home = || std::env::var_os("HOME").map_or("/root".into(), PathBuf::from).join(".cache");
     let folder = cache.unwrap_or_else(home).join("fxtrec");
     std::fs::create_dir_all(&folder).expect("a folder for what is installed");
-    // Tests that run at once install it once.
+    // Concurrent tests install it once.
     let lock = std::fs::File::create(folder.join("varlink.lock")).expect("a file");
     let _lock = nix::fcntl::Flock::lock(lock, nix::fcntl::FlockArg::LockExclusive).expect("ours");
     let venv = folder.join("varlink");

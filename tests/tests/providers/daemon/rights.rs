@@ -1,4 +1,4 @@
-//! What somebody without privileges may do.
+//! The permissions of a user without privileges.
 
 use std::thread;
 
@@ -7,7 +7,7 @@ use fxtrec_tests::root;
 
 use super::*;
 
-/// Does something in a thread that is nobody; files and sockets see it so.
+/// Does something in a thread that runs as `nobody`, also for files and sockets.
 pub(super) fn as_nobody<T: Send>(work: impl FnOnce() -> T + Send) -> T {
     thread::scope(|scope| {
         let worker = scope.spawn(|| {
@@ -68,12 +68,12 @@ fn a_user_without_privileges_may_record_applications_of_the_same_user_and_nothin
         let again = passed.try_clone().expect("a copy");
         client.initialize(config, passed).expect("that is permitted");
         let started = client.start(now()).expect("it starts");
-        // It was told to record, and says nothing; root's was not told.
+        // It received a request to record, and does not answer; root's application did not.
         assert_eq!((started.started, started.late), (0, vec!["own".to_owned()]));
         assert!(!client.status().expect("it answers").kernel.running);
         client.terminate().expect("it ends");
 
-        // What comes later is looked at like what was there first.
+        // Later ones are treated like those that were there first.
         let config = applications(BufferingMode::Streaming);
         client.initialize(config, again).expect("that is permitted");
         let additional = StartOptions {
@@ -82,7 +82,7 @@ fn a_user_without_privileges_may_record_applications_of_the_same_user_and_nothin
         };
         let error = refused(client.start(additional));
         assert!(matches!(error, ControllerError::NotPermitted { .. }), "{error:?}");
-        // Another connection, even of the same user, has no part in it.
+        // Another connection, even of the same user, does not share it.
         let error = refused(daemon.client().stop(KEEP));
         assert!(matches!(error, ControllerError::NotPermitted { .. }), "{error:?}");
         client.terminate().expect("it ends");
@@ -125,7 +125,7 @@ fn a_user_cannot_take_the_places_of_all_other_applications() {
         let told = daemon.client().providers().expect("it answers");
         assert_eq!((named(&told.providers), told.turned_away), (vec!["one", "two"], 1));
     });
-    // Root's are not counted with them, nor by them.
+    // Root's connections are not counted with them, nor limited by them.
     let _of_root = ["three", "four", "five"].map(|name| daemon.provider(name));
     daemon.wait_for_provider("five");
     let told = daemon.client().providers().expect("it answers");
@@ -143,7 +143,7 @@ fn a_user_cannot_take_the_places_of_all_other_applications() {
 }
 
 #[test]
-fn root_may_end_the_session_of_somebody_else() {
+fn root_may_end_the_session_of_another_user() {
     if !root::may_record() {
         return;
     }

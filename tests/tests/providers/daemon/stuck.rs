@@ -1,4 +1,4 @@
-//! Outputs that do not take what they are given: nothing of the daemon waits for them, and nobody is told that all is well.
+//! Outputs that do not accept data: the daemon never waits for them, and never reports success.
 
 use std::collections::BTreeSet;
 use std::fs::{File, OpenOptions};
@@ -22,10 +22,10 @@ use super::archive::Archive;
 use super::rights::as_nobody;
 use super::*;
 
-/// What the process that writes an output is called.
+/// The name of the process that writes an output.
 const OUTPUT_PROCESS: &str = "fxtrec-output";
 
-/// A file system with one file, `f`, which stops answering when it is told to.
+/// A file system with one file, `f`, which stops responding on request.
 struct Fuse {
     mounted: TempDir,
     silent: Arc<AtomicBool>,
@@ -33,7 +33,7 @@ struct Fuse {
     server: Option<JoinHandle<()>>,
 }
 
-/// Requests of the kernel's protocol, by their numbers there.
+/// Requests of the kernel's protocol, by number.
 const FORGETS: [u32; 3] = [2, 36, 42];
 const LOOKUP: u32 = 1;
 const GETATTR: u32 = 3;
@@ -44,7 +44,7 @@ const RELEASE: u32 = 18;
 const FLUSH: u32 = 25;
 const INIT: u32 = 26;
 
-/// Bytes of a request before its own ones.
+/// The size of a request's header in bytes.
 const HEAD: usize = 40;
 
 impl Fuse {
@@ -69,11 +69,11 @@ impl Fuse {
                 let _ = poll(&mut polled, PollTimeout::from(20_u16));
                 let Ok(count) = (&device).read(&mut request) else { continue };
                 if let Some(answer) = answer(&request[..count], is_silent.load(Ordering::Relaxed)) {
-                    // One that was interrupted is not waited for any more.
+                    // An interrupted request is no longer waited for.
                     let _ = (&device).write(&answer);
                 }
             }
-            // With the device all that waits for an answer is told that none comes.
+            // Closing the device informs all waiting processes that there will be no answer.
         });
         Fuse { mounted, silent, over, server: Some(server) }
     }
@@ -101,7 +101,7 @@ fn word(bytes: &[u8], at: usize) -> u32 {
     u32::from_ne_bytes(bytes[at..at + 4].try_into().expect("four bytes"))
 }
 
-/// The answer to a request, if there is to be one.
+/// The answer to a request, if any.
 fn answer(request: &[u8], silent: bool) -> Option<Vec<u8>> {
     let (opcode, unique) = (word(request, 4), &request[8..16]);
     if FORGETS.contains(&opcode) || (silent && [GETATTR, WRITE_TO, FLUSH].contains(&opcode)) {
@@ -120,9 +120,9 @@ fn answer(request: &[u8], silent: bool) -> Option<Vec<u8>> {
             (0, [longs(&[2, 0, 3600, 0, 0]), attributes(2)].concat())
         }
         LOOKUP => (-libc::ENOENT, Vec::new()),
-        // Attributes are never known for long: who asks the file asks the server.
+        // Attributes are never cached for long: every query reaches the server.
         GETATTR | SETATTR => (0, [longs(&[0, 0]), attributes(node)].concat()),
-        // Past the page cache.
+        // Bypasses the page cache.
         OPEN => (0, [longs(&[1]), words(&[1, 0])].concat()),
         WRITE_TO => (0, words(&[word(request, HEAD + 16), 0])),
         RELEASE | FLUSH => (0, Vec::new()),
@@ -156,7 +156,7 @@ fn asleep_for_good(daemon: &Daemon) -> usize {
     tasks.flatten().filter(is_stuck).count()
 }
 
-/// Ends the daemon by SIGTERM, which must not take longer than it says.
+/// Ends the daemon with SIGTERM, which must not take longer than documented.
 fn end_in_time(daemon: &mut Daemon) {
     daemon.process.signal(Signal::SIGTERM);
     wait::until("the end of the daemon", || daemon.process.is_over());
@@ -176,7 +176,7 @@ fn record_as_usual(daemon: &Daemon) {
     assert_eq!(Archive::read(&output).count("napper", "nap"), 3);
 }
 
-/// Begins a session whose output is on a file system that does not answer any more, with something to write.
+/// Begins a session whose output is on a file system that no longer responds, with data to write.
 fn begin_in_silence(daemon: &Daemon, fuse: &Fuse) -> Client {
     let mut client = daemon.client();
     let config = everything(BufferingMode::Streaming);
@@ -215,13 +215,13 @@ fn descriptors_whose_close_waits_hold_no_socket_of_the_daemon_up() {
         let socket = Address::Path(providers_socket(&daemon.runtime_dir()));
         let application = Seqpacket::connect(&socket).expect("it listens");
         let (near, far) = lingering();
-        // From Linux 6.16 on the kernel refuses it, and the test has the last descriptor.
+        // From Linux 6.16 on, the kernel refuses it, and the test has the last descriptor.
         let near = BriefClose::from(near);
         let _ = application.send(&message, &[near.as_fd()]);
         others.push((OwnedFd::from(far), None));
         drop((near, application));
     }
-    // More connections than a user may have: what came over the last is not read before they are closed.
+    // More connections than a user may have: data from the last is not read before they are closed.
     let control = daemon.control();
     let clients = as_nobody(|| {
         let client = |_| {
@@ -238,7 +238,7 @@ fn descriptors_whose_close_waits_hold_no_socket_of_the_daemon_up() {
 }
 
 #[test]
-fn a_file_system_that_does_not_answer_any_more_holds_up_nobody_and_the_trace_is_said_to_be_incomplete()
+fn a_file_system_that_does_not_answer_any_more_blocks_no_thread_and_the_trace_is_reported_as_incomplete()
  {
     if !root::may_record() {
         return;
@@ -272,7 +272,7 @@ fn a_file_that_says_nothing_of_itself_is_refused_and_each_user_has_few_of_these(
     let fuse = Fuse::mount();
     let file = fuse.open();
     fuse.fall_silent();
-    // It is passed without being closed here, which would wait as well.
+    // It is passed without being closed here, which would block as well.
     let ask = || {
         let connection = UnixStream::connect(daemon.control()).expect("it listens");
         let call = b"{\"method\":\"fxtrec.Controller.InitializeTracing\",\
@@ -293,7 +293,7 @@ fn a_file_that_says_nothing_of_itself_is_refused_and_each_user_has_few_of_these(
     // They cannot even be killed.
     let answer = as_nobody(ask);
     assert!(answer.contains("outputs of this user are already being written"), "{answer}");
-    // Nothing is started here while the file is open: each new process would close a copy of it, and wait.
+    // No process is started here while the file is open: each new process would close a copy of it, and block.
     assert_eq!(daemon.state(), SessionState::Ready);
     drop(fuse);
     let fit = daemon.path("fit.fxt");
@@ -309,7 +309,7 @@ fn a_file_that_says_nothing_of_itself_is_refused_and_each_user_has_few_of_these(
 }
 
 #[test]
-fn pipes_and_sockets_that_nobody_reads_hold_up_neither_a_session_nor_the_end() {
+fn pipes_and_sockets_that_nothing_reads_hold_up_neither_a_session_nor_the_end() {
     if !root::may_record() {
         return;
     }
@@ -326,7 +326,7 @@ fn pipes_and_sockets_that_nobody_reads_hold_up_neither_a_session_nor_the_end() {
         client.stop(WRITE).expect("nobody waits for the reader");
         client.terminate().expect("nor now");
         record_as_usual(&daemon);
-        // It has its time to read; that of the session in between has ended, sooner or later.
+        // It has time to read; that of the previous session has ended, sooner or later.
         wait::until("one process that writes", || writers(&daemon).len() == 1);
         let left = writers(&daemon);
         end_in_time(&mut daemon);
@@ -349,7 +349,7 @@ fn a_file_on_a_full_disk_aborts_the_session_with_the_reason() {
     let output = create(&disk.path().join("t.fxt"));
     client.initialize(everything(BufferingMode::Streaming), output).expect("none is there");
     client.start(now()).expect("it starts");
-    // What the kernel records may have filled the disk before: then nobody starts it, and it fails.
+    // The kernel's records may have filled the disk before: in that case nothing starts the session, and it fails.
     daemon.app(&["burst", "1", "100000"]).finish();
     daemon.wait_for(SessionState::Stopped);
     let answer = refused(client.stop(WRITE));

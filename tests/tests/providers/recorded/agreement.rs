@@ -1,4 +1,4 @@
-//! An application's spans and the scheduler's records say the same.
+//! An application's spans and the scheduler's records agree.
 
 use fxt_reader::record::EventKind;
 use fxtrec_tests::archive::{Archive, Provider};
@@ -9,10 +9,10 @@ use fxtrec_tests::{binary, root, tools};
 
 use super::Recording;
 
-/// The clocks are the same one, so what is printed around a span encloses it, by as much as recording takes.
+/// The clocks are the same, so the printed times enclose a span, by as much as recording takes.
 pub(super) const MICROSECOND: u64 = 1000;
 
-/// They sleep for two milliseconds, and come back to a CPU no earlier.
+/// They sleep for two milliseconds, and get a CPU again no earlier.
 const SLEPT: u64 = 1_900_000;
 
 /// A span as the application printed it: its thread, and times just before and just after.
@@ -23,7 +23,7 @@ fn printed(lines: &[String]) -> Vec<(u64, u64, u64)> {
     lines.iter().map(numbers).map(|words| (words[0], words[1], words[2])).collect()
 }
 
-/// Spans of one name as the trace has them: thread, begin, end.
+/// Spans with one name in the trace: thread, begin, end.
 fn recorded(provider: &Provider, name: &str) -> Vec<(u64, u64, u64)> {
     let mut open = std::collections::HashMap::new();
     let mut spans = Vec::new();
@@ -44,8 +44,8 @@ fn recorded(provider: &Provider, name: &str) -> Vec<(u64, u64, u64)> {
     spans
 }
 
-/// Asserts that each span is where it was printed to be, and that its thread slept in it. How close what was printed was
-/// to the closest span, in nanoseconds.
+/// Asserts that each span is at the printed time, and that its thread slept in it. How close the printed times were to the closest span, in
+/// nanoseconds.
 pub(super) fn agreement(provider: &Provider, name: &str, lines: &[String], trace: &Trace) -> u64 {
     let mut spans = recorded(provider, name);
     let mut expected = printed(lines);
@@ -65,7 +65,7 @@ pub(super) fn agreement(provider: &Provider, name: &str, lines: &[String], trace
         let back = ins.map(|switch| switch.time).rfind(|time| inside(*time));
         let slept = asleep.zip(back).filter(|(asleep, back)| back.saturating_sub(*asleep) >= SLEPT);
         if slept.is_none() {
-            // The kernel left out a switch, which the trace says where the thread is seen next.
+            // The kernel omitted a switch, which the trace shows at the thread's next event.
             let mut told = trace.switches.iter().filter(|it| it.inferred && it.time >= begin);
             let told = told.any(|it| it.incoming == thread || it.outgoing == thread);
             assert!(told, "{span:?}: out at {asleep:?}, in at {back:?}");
@@ -96,11 +96,11 @@ fn spans_lie_where_the_scheduler_saw_their_threads() {
     trace.assert_sound();
     let provider = Archive::read(&output).only();
     let gap = agreement(&provider, "nap", &lines, &trace);
-    // What is printed encloses every span; that it also does so closely shows best where nothing came in between.
+    // The printed times enclose every span; the closest pair shows the difference without other delays.
     assert!(gap <= MICROSECOND, "the closest span is {gap} ns from what was printed");
     assert_eq!((provider.stats["dropped"], provider.filled_up), (0, 0));
 
-    // Everything that reads traces takes one of several providers.
+    // Every command that reads traces accepts one of several providers.
     for command in [&["dump", "--check", "spans.fxt"][..], &["report", "spans.fxt"]] {
         let done = folder.fxtrec(command);
         assert_eq!(done.code, 0, "{command:?}: {}", done.stderr);
@@ -146,7 +146,7 @@ fn a_client_in_go_needs_no_library_of_ours_either() {
     }
     let folder = Folder::new();
     let program = folder.path("provider");
-    // A single file needs no module, and what is compiled stays in the folder of the test.
+    // A single file needs no module, and the build stays in the test's folder.
     let mut go = std::process::Command::new("go");
     go.args(["build", "-o"]).arg(&program).arg(source("provider.go"));
     let cache = folder.path("cache");

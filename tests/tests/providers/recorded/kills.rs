@@ -1,4 +1,4 @@
-//! The application, fxtrec, or both end in the middle.
+//! The application, fxtrec, or both are killed.
 
 use fxtrec_tests::archive::Archive;
 use fxtrec_tests::folder::Folder;
@@ -8,7 +8,7 @@ use nix::unistd::Pid;
 
 use super::Recording;
 
-/// Lets the application record for a while; returns the last number that it said to have recorded.
+/// Lets the application record for a while; returns the last number that it reported as recorded.
 fn let_it_run(recording: &mut Recording) -> u64 {
     (0..20).map(|_| recording.line().parse().expect("a number")).last().expect("some lines")
 }
@@ -41,7 +41,7 @@ fn a_killed_application_leaves_all_that_it_had_recorded() {
         let numbers = provider.numbers("step");
         let written = numbers.len() as u64;
         assert!(numbers.windows(2).all(|pair| pair[0] < pair[1]), "each once, in order");
-        // What it said is in the trace, or was dropped and counted; of the last record nothing is known.
+        // Everything that it reported is in the trace, or was dropped and counted; only the last record is uncertain.
         assert!(written + provider.stats["dropped"] > last, "{mode}: {written} of {last}");
         if provider.stats["dropped"] == 0 {
             assert_eq!(numbers, (0..written).collect::<Vec<_>>(), "{mode}");
@@ -61,7 +61,7 @@ fn when_both_are_killed_at_once_what_was_saved_can_be_read() {
     let mut recording = Recording::of_app(&options, &output, &["forever"]);
     let_it_run(&mut recording);
     let [app] = children(recording.recorder.id())[..] else { panic!("one application") };
-    // Both go on until several buffers are in the file.
+    // Both continue until several buffers are in the file.
     let size = || std::fs::metadata(&output).map_or(0, |file| file.len());
     let enough = size() + (1 << 20);
     while size() < enough {
@@ -81,7 +81,7 @@ fn when_both_are_killed_at_once_what_was_saved_can_be_read() {
 }
 
 #[test]
-fn an_application_goes_on_when_fxtrec_is_killed_and_the_trace_can_be_read() {
+fn an_application_continues_when_fxtrec_is_killed_and_the_trace_can_be_read() {
     if !root::may_record() {
         return;
     }
@@ -92,7 +92,7 @@ fn an_application_goes_on_when_fxtrec_is_killed_and_the_trace_can_be_read() {
     let [app] = children(recording.recorder.id())[..] else { panic!("one application") };
     kill(Pid::from_raw(recording.recorder.id() as i32), Signal::SIGKILL).expect("it runs");
     recording.recorder.wait().expect("it was killed");
-    // It still says that it goes on, at the same pace.
+    // It still reports progress, at the same pace.
     let later = (0..100).map(|_| recording.line().parse::<u64>().expect("a number")).last();
     assert!(later.expect("a hundred lines") > said + 90_000);
     kill(app, Signal::SIGKILL).expect("it runs");

@@ -1,4 +1,4 @@
-//! Managers that come and go under applications that run on.
+//! Managers that start and exit under running applications.
 
 use std::io::{BufRead, BufReader};
 use std::path::Path;
@@ -17,7 +17,7 @@ use super::APP;
 
 const PATIENCE: Duration = Duration::from_secs(20);
 
-/// A manager with a session, and what it writes.
+/// A manager with a session, and its output.
 struct Stage {
     manager: Manager,
     written: Arc<Mutex<Vec<u8>>>,
@@ -25,7 +25,7 @@ struct Stage {
 
 impl Stage {
     fn at(path: &Path) -> Stage {
-        // The last one has left its file.
+        // The previous one has left its file.
         let _ = std::fs::remove_file(path);
         let listener = Listener::bind(Address::Path(path.to_owned())).expect("a free address");
         let written = Arc::new(Mutex::new(Vec::new()));
@@ -41,7 +41,7 @@ impl Stage {
         wait::until("records", || self.written.lock().expect("no panic").len() > bytes);
     }
 
-    /// Goes without a word, and leaves what it had written.
+    /// Exits without a message, and leaves the data that it had written.
     fn only(self, folder: &Path) -> Provider {
         drop(self.manager);
         let path = folder.join("archive.fxt");
@@ -53,7 +53,7 @@ impl Stage {
     }
 }
 
-/// An application that records numbers, and goes on until it is killed.
+/// An application that records numbers, and continues until it is killed.
 struct App(Child);
 
 impl App {
@@ -66,7 +66,7 @@ impl App {
                 .stdout(Stdio::piped()),
         );
         let out = app.stdout.take().expect("piped");
-        // Somebody has to read what it says, or it waits.
+        // Its output must be read; otherwise it blocks.
         std::thread::spawn(move || BufReader::new(out).lines().for_each(drop));
         App(app)
     }
@@ -94,7 +94,7 @@ fn a_new_manager_finds_applications_that_run_and_nothing_of_the_old_session_come
     assert_eq!(stopped.providers[0].fault, None);
     let after = second.only(folder.path());
 
-    // Each is sound by itself: every string and thread that a record refers to is there.
+    // Each is valid by itself: it contains every string and thread that a record refers to.
     let [old, new] = [&before, &after].map(|provider| provider.numbers("step"));
     for numbers in [&old, &new] {
         assert!(numbers.windows(2).all(|pair| pair[0] < pair[1]), "each once, in order");

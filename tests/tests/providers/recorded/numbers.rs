@@ -1,4 +1,4 @@
-//! Nothing is lost that is not counted.
+//! Every loss is counted.
 
 use std::collections::BTreeSet;
 use std::io::{BufRead, BufReader, Read};
@@ -12,7 +12,7 @@ use fxtrec_tests::root;
 
 use super::{APP, Recording};
 
-/// Asserts that what was written and what was dropped is what was recorded.
+/// Asserts that written and dropped records add up to the recorded ones.
 fn assert_counted(provider: &Provider, recorded: u64) {
     let written = provider.numbers("numbered").len() as u64;
     assert_eq!(written + provider.stats["dropped"], recorded, "{:?}", provider.stats);
@@ -47,7 +47,7 @@ fn a_slow_output_costs_applications_events_and_none_uncounted() {
         return;
     }
     let folder = Folder::new();
-    // More than can be on its way at a time: nobody reads the pipe until the application is through.
+    // More than can be in flight: the pipe is not read until the application is done.
     let args = ["burst", "4", "400000"];
     let mut recorder = spawn(
         Command::new(fxtrec())
@@ -78,7 +78,7 @@ fn with_a_slow_output_each_of_a_hundred_providers_counts_what_it_drops() {
     }
     let folder = Folder::new();
     let (processes, events) = (100, 16_000);
-    // All buffers and all that may be on its way take less than they record.
+    // All buffers and everything in flight together hold less than they record.
     let mut recorder = spawn(
         Command::new(fxtrec())
             .args([

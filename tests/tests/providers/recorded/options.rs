@@ -1,4 +1,4 @@
-//! What can be chosen about applications that record themselves.
+//! The options for applications that record their own events.
 
 use std::process::Command;
 

@@ -13,7 +13,7 @@ use super::agreement::{MICROSECOND, agreement};
 const PROGRAM: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/programs/traced.py");
 const PACKAGE: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../fxt-writer/python");
 
-/// Records the program into `python.fxt`; `None` where that cannot be done here.
+/// Records the program into `python.fxt`; `None` if that is not possible here.
 fn record(folder: &Folder, options: &[&str], program: &[&str]) -> Option<Done> {
     if !root::may_record() || !tools::or_skip(&["python3"]) {
         return None;
@@ -166,7 +166,7 @@ fn a_thread_is_called_as_the_program_has_it() {
         let threads = report["threads"].as_array().expect("a list");
         let thread = threads.iter().find(|thread| thread["tid"] == tid);
         let comm = thread.expect("it ran")["comm"].as_str().expect("text");
-        // Python names all threads itself since 3.14.
+        // Python itself names all threads since 3.14.
         assert!(comm == expected || how == "plain" && comm.starts_with("Thread-"), "{comm}");
     }
 }

@@ -9,11 +9,11 @@ use fxtrec_tests::{c_example, root, tools};
 
 use super::APP;
 
-/// What `init` waits for at most, and what fxtrec says when that was not enough.
+/// The longest wait of `init`, and fxtrec's message if that was not enough.
 const TOO_LATE: &str = "exited before it started to record";
 
-/// Runs the programs one after the other in recordings of their own, and asserts that each span of each is in the trace, or
-/// counted as dropped, or that fxtrec says which program it has missed.
+/// Runs the programs one after the other in separate recordings, and asserts that each span of each is in the trace, or counted as dropped,
+/// or that fxtrec names the program that it missed.
 fn assert_nothing_is_missing(mode: &str, programs: &[String]) {
     let folder = Folder::new();
     let mut whole = 0;
@@ -34,7 +34,7 @@ fn assert_nothing_is_missing(mode: &str, programs: &[String]) {
         assert_eq!(begun + told, 3, "{mode}, {program}: {}", done.stderr);
         whole += usize::from(told == 0 && provider.events.len() == 6);
     }
-    // Whatever else runs on the machine: the exception is not the rule.
+    // Whatever else runs on the machine, the exception must stay rare.
     assert!(whole * 10 >= programs.len() * 9, "{mode}: {whole} of {} were whole", programs.len());
 }
 

@@ -1,4 +1,4 @@
-//! Applications of every kind and the scheduler in one archive, which others can read.
+//! Applications of every kind and the scheduler in one archive, which other readers can read.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
@@ -13,13 +13,13 @@ use fxtrec_tests::{binary, c_example, root, skip, tools};
 use super::APP;
 use super::agreement::{MICROSECOND, agreement};
 
-/// The lines of a file that tell a span.
+/// The lines of a file that describe a span.
 fn spans_in(path: &Path) -> Vec<String> {
     let text = std::fs::read_to_string(path).expect("it was written");
     text.lines().filter(|line| line.split(' ').count() == 3).map(str::to_owned).collect()
 }
 
-/// Asserts that the thread of a span was switched out and in again inside of it, as the scheduler saw it.
+/// Asserts that the thread of a span was switched out and in again inside it, according to the scheduler.
 fn assert_slept_in(provider: &Provider, name: &str, trace: &Trace) {
     let times: Vec<_> = provider.events.iter().filter(|event| event.name == name).collect();
     let [begin, end] = times[..] else { panic!("{name}: {times:?}") };
@@ -31,7 +31,7 @@ fn assert_slept_in(provider: &Provider, name: &str, trace: &Trace) {
     assert!(asleep.is_some() || inferred, "it waited in {name}");
 }
 
-/// Has the reader from PyPI read a trace, and compares its counts with fxtrec's.
+/// Reads a trace with the reader from PyPI, and compares its counts with fxtrec's.
 fn read_by_the_other_reader(path: &Path) {
     let script = concat!(env!("CARGO_MANIFEST_DIR"), "/../scripts/check-trace");
     let done = Command::new(script).env("FXTREC", binary::fxtrec()).arg(path).output();
@@ -55,7 +55,7 @@ fn macros_tracing_c_and_the_scheduler_are_in_one_archive_on_one_clock() {
     let example = c_example::build_statically(scratch.path());
     let traced = env!("CARGO_BIN_EXE_provider-traced");
     let example = example.display();
-    // All at once, so that they are mixed.
+    // All of them at once, so that they are mixed.
     let script = format!(
         "{APP} sleeps 2 100 >spans.txt & {traced} sleeps >traced.txt </dev/null & {example} & wait"
     );
@@ -76,9 +76,9 @@ fn macros_tracing_c_and_the_scheduler_are_in_one_archive_on_one_clock() {
     assert_eq!((spans.len(), traced.len()), (200, 25));
     let gap = agreement(called("spans"), "nap", &spans, &trace);
     assert!(gap <= MICROSECOND, "the closest span is {gap} ns from what was printed");
-    // What `tracing` itself takes around a span is not what is judged here.
+    // The overhead of `tracing` itself around a span does not matter here.
     agreement(called("traced"), "nap", &traced, &trace);
-    // Its main function ends with waiting for what it recorded to be saved.
+    // Its main function ends by waiting until its records are saved.
     assert_slept_in(called("c example"), "everything", &trace);
     for provider in archive.providers.values() {
         assert_eq!(provider.stats["dropped"], 0, "{}", provider.name);
@@ -100,7 +100,7 @@ fn threads_of_an_application_in_a_pid_namespace_are_those_of_the_scheduler() {
     let (trace, archive) =
         (Trace::read(&folder.path("inner.fxt")), Archive::read(&folder.path("inner.fxt")));
     let provider = archive.providers.values().find(|it| it.name == "spans").expect("it came");
-    // It printed the ids of its namespace, which begins with 1. Whose they are here, the times of its spans tell.
+    // It printed the ids of its namespace, which begin with 1. The times of its spans identify its threads outside.
     let mut outer = BTreeMap::new();
     let mut lines = Vec::new();
     for line in spans_in(&folder.path("spans.txt")) {
@@ -108,7 +108,7 @@ fn threads_of_an_application_in_a_pid_namespace_are_those_of_the_scheduler() {
         let [inner, from, to] = words[..] else { panic!("{line}") };
         assert!(inner < 100, "{line}");
         let named = provider.events.iter().filter(|event| event.name == "nap");
-        // Both threads nap at the same time, but no nap of the other began and ended within this one's bounds.
+        // Both threads nap at the same time, but no nap of the other thread lies entirely within the bounds of this one.
         let within: BTreeSet<u64> = named
             .filter(|event| (from..=to).contains(&event.time))
             .map(|event| event.thread)
@@ -146,7 +146,7 @@ fn naps_of(provider: &Provider, thread: u64) -> impl Iterator<Item = (u64, u64)>
     times.chunks_exact(2).map(|nap| (nap[0], nap[1])).collect::<Vec<_>>().into_iter()
 }
 
-/// Where the clock that an application reads is a day ahead, its events have the times of the scheduler's all the same.
+/// If the clock that an application reads is a day ahead, its events still have the times of the scheduler's.
 #[test]
 fn spans_of_an_application_in_a_time_namespace_lie_within_the_recording() {
     if !root::may_record() || !tools::or_skip(&["unshare", "python3"]) {

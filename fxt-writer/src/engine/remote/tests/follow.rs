@@ -1,4 +1,4 @@
-//! Looks at what comes into a circular buffer.
+//! Follows a circular buffer while it is written.
 
 use super::*;
 use crate::engine::memory::{claim_word, vacant_word};
@@ -30,7 +30,7 @@ fn each_look_has_what_came_since_the_last_one_through_all_fillings() {
 }
 
 #[test]
-fn what_was_reused_before_a_look_is_counted_and_the_next_looks_go_on() {
+fn what_was_reused_before_a_look_is_counted_and_the_next_looks_continue() {
     let (provider, mut cursor) = (Provider::new(Mode::Circular), Cursor::default());
     provider.write(0);
     follow(&provider, &mut cursor);
@@ -58,7 +58,7 @@ fn a_record_in_the_making_is_seen_once_it_is_whole() {
     assert_eq!(numbers(&follow(&provider, &mut cursor).rolling), [1, 3]);
 }
 
-/// Memory to which a writer makes one store before each load, from some load on.
+/// Memory in which a writer executes one store before each load, from a given load on.
 struct WrittenTo {
     words: RefCell<Vec<u64>>,
     stores: RefCell<std::vec::IntoIter<(usize, u64)>>,
@@ -87,14 +87,14 @@ impl SharedWords for WrittenTo {
     }
 }
 
-/// A thread fills the rest of one piece, and goes on in another one behind it.
+/// A thread fills the rest of one piece, and continues in another one behind it.
 #[test]
 fn records_of_a_thread_are_seen_in_order_while_it_goes_from_one_piece_to_the_next() {
     let provider = Provider::new(Mode::Circular);
     provider.write(0);
     let mut memory = provider.memory();
     let base = provider.engine.division.rolling_base(0);
-    // Room for two more, then another thread's record.
+    // Room for two more records, then another thread's record.
     memory[base + 3] = vacant_word(6);
     memory[base + 9..base + 12].copy_from_slice(&[EVENT, 100, !100]);
     let event = |at: usize, number: u64, left: usize| {

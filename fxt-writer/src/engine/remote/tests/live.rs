@@ -1,4 +1,4 @@
-//! Looks at memory that is being written to.
+//! Reads memory that is being written to.
 
 use std::cell::Cell;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -21,7 +21,7 @@ fn a_view_takes_nothing_out() {
         assert_eq!(numbers(&first.rolling), (0..30).collect::<Vec<_>>(), "{mode:?}");
         assert_eq!(view(&provider), first, "{mode:?}");
         if mode == Mode::Streaming {
-            // The requested save still works, and the records are not seen afterwards.
+            // The requested save still works, and later views do not see the records.
             let packet = provider.inbox.try_recv().expect("the first buffer is full");
             provider.save(packet);
             let left = view(&provider);
@@ -48,7 +48,7 @@ fn a_record_in_the_making_is_not_in_a_view_and_those_around_it_are() {
     drop(slot);
 }
 
-/// Memory that a simulated writer changes while it is read: from some load on, a few stores before each load.
+/// Memory that a simulated writer changes while it is read: from some load on, it executes a few stores before each load.
 struct WrittenTo {
     words: RefCell<Vec<u64>>,
     stores: Vec<(usize, u64)>,
@@ -76,8 +76,8 @@ impl SharedWords for WrittenTo {
     }
 }
 
-/// Views memory while `stores` are made to it, starting at every point of the view and at several paces; `check` gets
-/// each view. A pace of 0 makes no store.
+/// Views memory while `stores` are executed in it, starting at every point of the view and at several paces; `check` gets each view. A pace
+/// of 0 executes no store.
 fn view_through(
     memory: &[u64],
     stores: &[(usize, u64)],
@@ -107,7 +107,7 @@ fn view_through(
     views
 }
 
-/// The stores by which a writer writes event `number` at word `at`.
+/// The stores with which a writer writes event `number` at word `at`.
 fn stores_of_event(at: usize, number: u64) -> [(usize, u64); 4] {
     [(at, claim_word(3)), (at + 1, number), (at + 2, !number), (at, EVENT)]
 }
@@ -133,7 +133,7 @@ fn a_room_that_is_claimed_while_others_behind_it_are_filled_hides_none_of_them()
     (0..3).for_each(|number| provider.write(number));
     let mut memory = provider.memory();
     let base = provider.engine.division.rolling_base(0);
-    // Its writer has only reserved the room of the second record.
+    // The writer has only reserved the room of the second record.
     memory[base + 3..base + 6].fill(0);
     let stores = stores_of_event(base + 3, 1);
     view_through(&memory, &stores, Mode::Circular, |piece, _| {
@@ -143,7 +143,7 @@ fn a_room_that_is_claimed_while_others_behind_it_are_filled_hides_none_of_them()
 }
 
 #[test]
-fn a_buffer_that_is_used_anew_while_it_is_read_is_never_mixed_with_what_was_in_it() {
+fn a_buffer_that_is_used_again_while_it_is_read_is_never_mixed_with_what_was_in_it() {
     let provider = Provider::new(Mode::Circular);
     (0..20).for_each(|number| provider.write(number));
     let memory = provider.memory();
@@ -167,7 +167,7 @@ fn a_buffer_that_is_used_anew_while_it_is_read_is_never_mixed_with_what_was_in_i
     assert!(views > 1000, "{views}");
 }
 
-/// Memory that has been reused at every look.
+/// Memory that is reused at every view.
 struct Restless(RefCell<Vec<u64>>);
 
 impl SharedWords for Restless {
@@ -257,7 +257,7 @@ fn a_view_of_buffers_at_rest_holds_nobody() {
 }
 
 #[test]
-fn a_blocked_writer_that_was_held_goes_on_when_the_reader_lets_go() {
+fn a_blocked_writer_that_was_held_continues_when_the_reader_releases_it() {
     let (packets, _inbox) = mpsc::channel();
     let config =
         Config { mode: Mode::Circular, bytes: BYTES, on_full: OnFull::Block, ..Config::default() };
@@ -270,7 +270,7 @@ fn a_blocked_writer_that_was_held_goes_on_when_the_reader_lets_go() {
         let written = (0..40).try_for_each(|number| theirs.write(number));
         done.send(written).expect("the test listens");
     });
-    // One buffer of 17 records, and no second one meanwhile.
+    // One buffer of 17 records, while the second does not exist.
     let wait = std::time::Duration::from_secs(20);
     let until = std::time::Instant::now() + wait;
     while hasty.0.position().offset() < 51 && std::time::Instant::now() < until {
@@ -305,7 +305,7 @@ fn a_look_at_an_engine_under_full_load_shows_what_its_threads_wrote_in_order() {
                 let mut number = thread << 32;
                 while !over.load(Ordering::Relaxed) {
                     let mut lane = engine.rolling();
-                    // No room for the moment: let the other thread write.
+                    // No room at the moment: let the other thread write.
                     let Ok(mut slot) = lane.reserve(3) else { continue };
                     slot.put(number);
                     slot.put(!number);
@@ -315,7 +315,7 @@ fn a_look_at_an_engine_under_full_load_shows_what_its_threads_wrote_in_order() {
             });
         }
         let ends = Ends(&over);
-        // Until the views have seen enough records and the buffers were reused often enough.
+        // Until the views have read enough records and the buffers were reused often enough.
         while records < 100_000 || wrapped < 100 {
             let piece = provider.remote.view(&mut |_| true).expect("a header");
             assert_eq!((piece.tally.cut_bytes, piece.tally.torn), (0, 0), "{:?}", piece.tally);

@@ -33,7 +33,7 @@ impl Machine {
         self.ends.push(end);
     }
 
-    /// Writes a wake-up at each of these times into every lane, each CPU's a little later than that of the CPU before.
+    /// Writes a wake-up at each of these times into every lane, each CPU's a little later than the previous CPU's.
     fn write(&self, times: std::ops::Range<u64>) {
         for (at, end) in (0u64..).zip(&self.ends) {
             let records =
@@ -69,7 +69,7 @@ fn any_number_of_readers_brings_the_same_events_in_the_same_order() {
         let mut readers = Readers::sharing(share, 0);
         assert_eq!(crate::readers::readers_for(CPUS as usize, share), threads);
         let mut looked = Vec::new();
-        // In the second pass, what is left wraps around the end of the lanes.
+        // In the second pass, the rest wraps around the end of the lanes.
         for times in [0..300, 30_000..30_300] {
             machine.write(times);
             let look = readers.read(&mut machine.lanes, &mut machine.merger);
@@ -97,7 +97,7 @@ fn what_may_still_come_is_known_of_lanes_that_a_helper_looked_at() {
         machine.lanes.iter().map(of).collect::<Vec<_>>()
     };
     machine.ends[2].write([raw(RecordKind::Wakeup, 0, 995)]);
-    // A busy program may be about to write an event from before the look.
+    // A busy program may be about to write an event from before the read.
     machine.ends[3].set_busy(true);
     assert_eq!(found(&mut machine), [(0, true), (0, true), (995, true), (0, false)]);
     machine.ends[3].write([raw(RecordKind::Wakeup, 0, 994)]);

@@ -1,4 +1,4 @@
-//! What the records of a lane become.
+//! How records of a lane are decoded.
 
 use super::*;
 use fxtrec_kernel::bpf::lane;
@@ -232,7 +232,7 @@ fn what_befell_a_slice_is_told_when_both_its_ends_are_known() {
 }
 
 #[test]
-fn a_request_for_a_switch_is_told_even_of_a_slice_whose_begin_is_not_known() {
+fn a_request_for_a_switch_is_reported_even_of_a_slice_whose_begin_is_not_known() {
     let taken = Taken { irq: Nanos(70), irqs: 3, asked: Some(Nanos(5)) };
     let record = || Record::Taken { irq: taken.irq, irqs: taken.irqs, asked: taken.asked };
     let mut decoder = Decoder::new(Cpu(1), None, None);
@@ -267,7 +267,7 @@ fn that_a_thread_is_throttled_is_told_whatever_is_known_of_its_slice() {
     let expected = [Kind::Kept(said), Kind::Moved { tid, from: Cpu(1), to: Cpu(0) }];
     assert_eq!(events(&mut decoder, moved), expected);
     assert_eq!(events(&mut decoder, switch(2, 1)).len(), 1, "it is told once");
-    // The report of the queue to which the thread was moved comes after the move.
+    // The report of the queue to which the thread was moved follows the move.
     let wait = Record::Wait { tid, kept, cpu, own, of_queues, begins: true, goes_on };
     let expected = [Kind::Kept(Kept { begins: true, ..said })];
     assert_eq!(events(&mut decoder, wait), expected);

@@ -1,6 +1,6 @@
 //! Names kept apart from the events, for a trace that keeps only its last part.
 //!
-//! Such a trace may still show threads that have ended. Their names are kept here until the trace no longer has an event of them.
+//! Such a trace may still show threads that have ended. Their names are kept here until the trace contains no more of their events.
 
 use std::collections::VecDeque;
 use std::collections::hash_map::Entry;
@@ -35,7 +35,7 @@ fn thread_is_wanted(narrow: bool, in_scope: bool) -> bool {
     !narrow || in_scope
 }
 
-/// Threads that have ended; the one that ended first comes first.
+/// Threads that have ended, in the order in which they ended.
 #[derive(Clone, Debug, Default)]
 pub(super) struct ExitedThreads {
     kept: bool,
@@ -119,7 +119,7 @@ impl<L: Lanes> Encoder<L> {
         // Living threads first: their process may have had another name when one of its threads ended.
         for slot in self.threads.slots() {
             let thread = self.threads.thread(slot);
-            // The idle task is always named: a trace may begin with a switch from it.
+            // The idle task is always named, since a trace may begin with a switch from it.
             if thread.naming == Naming::Never && slot != IDLE {
                 continue;
             }
@@ -181,7 +181,7 @@ mod tests {
     #[test]
     fn who_had_an_id_is_found_among_those_that_are_not_forgotten() {
         let mut departed = ExitedThreads::default();
-        // Three ids are given out again and again.
+        // Three ids are reused repeatedly.
         for ended in 0..100 {
             departed.add(thread(ended as u32 % 3, ended));
             departed.forget_before(Nanos(ended.saturating_sub(9)));

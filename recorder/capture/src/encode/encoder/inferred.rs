@@ -1,4 +1,4 @@
-//! Which thread has each CPU when no switch says so: missing switches are inferred.
+//! Missing switches are inferred: determines which thread has each CPU when no switch shows it.
 
 use fxt_writer::lanes::Lanes;
 use fxt_writer::record::ThreadState;
@@ -13,14 +13,14 @@ use crate::event::LocalId;
 use fxtrec_units::{Cpu, Nanos};
 
 impl<L: Lanes> Encoder<L> {
-    /// A side of an inferred switch; the thread may have ended since it was last seen.
+    /// A side of an inferred switch; the thread may have ended since its last event.
     fn inferred_side(&self, occupant: Occupant) -> Side {
         let thread = self.threads.thread(occupant.slot);
         let weight = if thread.koid == occupant.koid { thread.weight } else { weight::NICE_0 };
         Side { koid: occupant.koid, weight }
     }
 
-    /// An event names `slot` as the thread that has `cpu`. If it is not the thread that was switched in last, the switch between the two is
+    /// An event names `slot` as the thread on `cpu`. If it is not the thread that was switched in last, the switch between the two is
     /// missing; it is inferred to have occurred by now at the latest.
     #[inline]
     pub(super) fn has_cpu(&mut self, time: Nanos, cpu: Cpu, slot: Slot) -> Result<(), Closed> {
@@ -48,7 +48,7 @@ impl<L: Lanes> Encoder<L> {
         }
     }
 
-    /// The thread that this main thread was before it executed a program, if its switch in for that was not seen.
+    /// The thread that became this main thread by executing a program, if that switch-in was not recorded.
     fn former_self(&mut self, main: Slot) -> Option<Occupant> {
         let slot = self.threads.take_former_self(main)?;
         Some(Occupant { slot, koid: self.threads.thread(slot).koid })
@@ -71,9 +71,9 @@ impl<L: Lanes> Encoder<L> {
         let chain = self.chains.of(cpu);
         let gap = chain.has_gap();
         chain.enter(now, time, true);
-        // The end of its wait was not seen.
+        // The end of its wait was not recorded.
         self.waited(time, now.slot)?;
-        // The one that was in may have ended since, and its place may be another's.
+        // The previous thread may have ended since, and its slot may belong to another thread.
         let known = self.threads.thread(before.slot).koid == before.koid;
         self.watch_found(time, cpu, known.then_some(before.slot), now.slot);
         if !known && self.chains.of(cpu).shown != Some(before.koid) && !self.narrow {
@@ -83,10 +83,10 @@ impl<L: Lanes> Encoder<L> {
         }
         let takeover = known && !gap && self.threads.is_takeover(before.slot, now.slot);
         if !gap && !takeover {
-            // The task that was in is one of those that the kernel does not report.
+            // The previous task is one that the kernel does not report.
             self.silent.push(cpu);
         }
-        // A thread that took part in a takeover is gone, and so is one whose place was taken by another.
+        // A thread that took part in a takeover no longer exists, and neither does a thread whose id was taken over.
         let state = match takeover || !known {
             true => OutgoingState { fxt: ThreadState::Dead, detail: None },
             false => unseen_state(before.koid),
@@ -135,7 +135,7 @@ impl<L: Lanes> Encoder<L> {
     /// The CPU is offline, and no thread has it until it is back.
     pub(super) fn offline(&mut self, time: Nanos, cpu: Cpu, goes_idle: bool) -> Result<(), Closed> {
         if goes_idle && self.chains.of(cpu).current().is_some() {
-            // That the idle task is switched in last is known without a tracepoint.
+            // It is known without a tracepoint that the idle task is switched in last.
             self.chains.of(cpu).lose(time);
             self.has_cpu(time, cpu, IDLE)?;
             self.chains.of(cpu).lose(time);

@@ -1,4 +1,4 @@
-//! What is written where events are missing, and what is then no longer certain.
+//! The records that are written when events are missing, and the facts that become uncertain.
 
 use fxt_writer::lanes::Lanes;
 use fxt_writer::record::ProviderEvent;
@@ -40,7 +40,7 @@ impl<L: Lanes> Encoder<L> {
         self.watch_loss(time, cpu, loss.events)
     }
 
-    /// Non-scheduler events are missing, but no switches: what ran and what waited is as certain as before.
+    /// Non-scheduler events are missing, but no switches: running and waiting threads remain certain.
     pub(super) fn lost_others(
         &mut self,
         time: Nanos,
@@ -68,7 +68,7 @@ impl<L: Lanes> Encoder<L> {
         self.watch_lost_count(time, cpu, Some(lost.count))
     }
 
-    /// Forks, exits or names are missing, but no switches: names and processes of threads are doubtful, but not which thread ran.
+    /// Forks, exits or names are missing, but no switches: names and processes of threads become uncertain, but not which thread ran.
     pub(super) fn lost_lives(
         &mut self,
         time: Nanos,

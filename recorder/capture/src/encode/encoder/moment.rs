@@ -1,4 +1,4 @@
-//! The current state of the machine (running and waiting threads, open spans), as the encoder knows it.
+//! The encoder's view of the machine: running and waiting threads, and open spans.
 
 use fxt_reader::record::is_not_recorded;
 use fxt_writer::Koid;
@@ -45,7 +45,7 @@ impl<L: Lanes> Encoder<L> {
                 category: Label::Known(open.category),
                 name: Label::Known(open.name),
             });
-            // If the end of a thread was not seen, its process is no longer known.
+            // If the end of a thread was not recorded, its process is unknown.
             let process = processes.get(&koid).copied().unwrap_or(koid);
             moment.spans.insert((process, koid), spans.collect());
         }
@@ -73,11 +73,11 @@ impl<L: Lanes> Encoder<L> {
         }
     }
 
-    /// Ends a piece of the trace at `time`, and closes what is open in it. Returns what the next piece must begin with: the names of
+    /// Ends a piece of the trace at `time`, and closes everything that is open in it. Returns the beginning of the next piece: the names of
     /// everything in the trace, and the current state of the machine.
     ///
     /// # Errors
-    /// [`Closed`] if the trace takes no more records.
+    /// [`Closed`] if the trace accepts no more records.
     pub fn rotate(&mut self, time: Nanos) -> Result<Vec<u8>, Closed> {
         self.let_go_of_the_past();
         let moment = self.present();
@@ -111,7 +111,7 @@ impl<L: Lanes> Encoder<L> {
         written.map(|thread| thread.koid).chain(unrecorded).chain([Koid(0)]).collect()
     }
 
-    /// Forgets threads that only an earlier piece can name: those that have ended, on CPUs and as wakers.
+    /// Forgets threads that only an earlier piece can name: ended threads, on CPUs and as wakers.
     fn let_go_of_the_past(&mut self) {
         let living = self.living();
         for chain in self.chains.all_mut() {

@@ -23,8 +23,8 @@ pub(super) fn path<'n>(
 }
 
 impl<L: Lanes> Encoder<L> {
-    /// The process of this thread may have changed its cgroup. If its main thread was moved, it is the cgroup of this number, though the
-    /// process may have moved on by now. If no cgroup can be found, it becomes unknown.
+    /// The process of this thread may have changed its cgroup. If its main thread was moved, it is the cgroup with this id, though the
+    /// process may have moved again since. If no cgroup can be found, it becomes unknown.
     pub(super) fn look_for_home(&mut self, tid: Tid, number: Option<u64>) {
         let mut by_number = || path(&mut self.cgroups, &self.threads, number?).map(str::to_owned);
         let path = match self.threads.is_main(tid) {
@@ -103,7 +103,7 @@ impl<L: Lanes> Encoder<L> {
         Ok(())
     }
 
-    /// Events were lost: which periods are over is unknown.
+    /// Events were lost: it is unknown which periods are over.
     #[cold]
     pub(super) fn doubt_periods(&mut self, time: Nanos) -> Result<(), Closed> {
         let open = self.periods.lose();
@@ -147,7 +147,7 @@ impl<L: Lanes> Encoder<L> {
         }
     }
 
-    /// For how long of its wait an incoming thread was throttled.
+    /// How long an incoming thread was throttled during its wait.
     #[cold]
     pub(super) fn waited(&mut self, time: Nanos, slot: Slot) -> Result<Option<Waited>, Closed> {
         let Some(throttled) = self.threads.thread_mut(slot).throttled.take() else {

@@ -1,4 +1,4 @@
-//! Wake-ups: which of them changed anything, and their wakers.
+//! Wake-ups: which of them had an effect, and their wakers.
 
 use std::borrow::Cow;
 
@@ -16,7 +16,7 @@ use fxtrec_kernel::bpf::origins::{self, Origin, Request};
 use fxtrec_kernel::symbols::KernelSymbols;
 use fxtrec_units::{Cpu, Nanos, Tid};
 
-/// The cause of an interrupt, in a word.
+/// The cause of an interrupt, in one word.
 fn kind_of(origin: &Origin) -> Text<'static> {
     match origin {
         Origin::HrTimer { .. } => strings::HRTIMER,
@@ -29,7 +29,7 @@ fn kind_of(origin: &Origin) -> Text<'static> {
     }
 }
 
-/// The argument for a name: for packets it says which hosts communicate, which is secret.
+/// The argument for the name, except for packets: there the name says which hosts communicate, which is secret.
 fn name_arg(origin: Option<Origin>) -> Text<'static> {
     match origin {
         Some(Origin::Packet(_)) => strings::PACKET,
@@ -37,7 +37,7 @@ fn name_arg(origin: Option<Origin>) -> Text<'static> {
     }
 }
 
-/// Which timer, device or interrupt that is.
+/// The timer, device or interrupt.
 fn name_of<'a>(origin: &'a Origin, kernel: &'a KernelSymbols) -> Option<Cow<'a, str>> {
     match origin {
         Origin::HrTimer { function } | Origin::Timer { function } => {
@@ -59,8 +59,8 @@ fn name_of<'a>(origin: &'a Origin, kernel: &'a KernelSymbols) -> Option<Cow<'a, 
 }
 
 impl<L: Lanes> Encoder<L> {
-    /// A wake-up of a thread about which nothing is new or in doubt, by the thread that has the CPU or by an interrupt. Writes and
-    /// notes what [`Encoder::wake`] does for it. Returns false, without doing anything, if the event is not a plain one.
+    /// A wake-up of a thread without new or uncertain facts, by the thread that has the CPU or by an interrupt. Writes and notes what
+    /// [`Encoder::wake`] does for it. Returns false, without doing anything, for any other event.
     #[inline(always)]
     pub(super) fn plain_wake(
         &mut self,
@@ -139,7 +139,7 @@ impl<L: Lanes> Encoder<L> {
         };
         let announced = self.threads.thread_mut(slot).waker.take();
         if matches!(self.threads.run(slot), Run::Running | Run::Runnable) {
-            // Readers would end its slice here.
+            // Otherwise readers would end its slice here.
             self.stats.spurious_wakeups += 1;
             return Ok(());
         }
@@ -157,7 +157,7 @@ impl<L: Lanes> Encoder<L> {
             _ => None,
         };
         let waker = match announced.filter(|_| sent.is_none()) {
-            // The thread that completes a wake-up need not be the one that began it.
+            // The thread that completes a wake-up is not always the one that began it.
             Some(waker) => waker,
             None => self.announce(wake, current)?,
         };
@@ -174,7 +174,7 @@ impl<L: Lanes> Encoder<L> {
         let mut count = 0;
         let held = queued.filter(|throttle| throttle.now);
         let held = held.map(|_| Arg::new(strings::THROTTLED, Value::Bool(true)));
-        // A thread that did it has begun it before, on another CPU.
+        // If a thread caused the wake-up, it began on another CPU.
         let origin = origin.filter(|_| waker == Announced::Interrupt && sent.is_none());
         let request = match origin {
             Some(Origin::Request(request)) => self.request_args(time, &request)?,
@@ -207,8 +207,8 @@ impl<L: Lanes> Encoder<L> {
         }
     }
 
-    /// What is known about the request whose completion causes a wake-up at this time: its size, the thread that made it, how long before,
-    /// and for how long the disk had it.
+    /// The facts about the request whose completion causes a wake-up at this time: its size, the thread that made it, how long ago, and how
+    /// long the disk worked on it.
     fn request_args(
         &mut self,
         time: Nanos,
@@ -228,7 +228,7 @@ impl<L: Lanes> Encoder<L> {
         ])
     }
 
-    /// The koid of a thread that did something recently, with its name if it still exists; none if it is out of scope.
+    /// The koid of a thread that was active recently, with its name if it still exists; none if it is out of scope.
     fn koid_of(&mut self, tid: Tid) -> Result<Option<Koid>, Closed> {
         if self.threads.has_ended(tid) {
             return Ok((!self.narrow).then(|| self.threads.last_owner(tid)));
@@ -243,7 +243,7 @@ impl<L: Lanes> Encoder<L> {
         Ok(Some(koid))
     }
 
-    /// The waker of a wake-up, named if it is a thread. `current` runs where it was seen.
+    /// The waker of a wake-up, named if it is a thread. `current` ran on the CPU where the event was recorded.
     #[inline]
     fn announce(&mut self, wake: &Wake, current: Slot) -> Result<Announced, Closed> {
         let tid = match wake.by {
@@ -254,8 +254,8 @@ impl<L: Lanes> Encoder<L> {
         let slot = match tid == wake.current {
             true => current,
             false if self.threads.has_ended(tid) => {
-                // It has been switched out for the last time since it began this. Everything that the trace shows about it has a name
-                // already.
+                // The thread has been switched out for the last time since this wake-up began. Everything that the trace shows about it
+                // already has a name.
                 let koid = self.threads.last_owner(tid);
                 return Ok(if self.narrow { Announced::Unknown } else { Announced::Task(koid) });
             }

@@ -1,6 +1,6 @@
 //! Reports events to a [`Watch`], and records what it fires on.
 //!
-//! Without a watch, each of these costs one check for a watch; for a switch, the encoder makes that check.
+//! Without a watch, each of these costs one check; for a switch, the encoder makes that check.
 
 use fxt_writer::lanes::Lanes;
 use fxt_writer::{Arg, Koid, Text, ThreadName, Value, text};
@@ -21,16 +21,16 @@ use fxtrec_kernel::extra::ExtraIndex;
 use fxtrec_sched::{Occupant as Has, State};
 use fxtrec_units::{Cpu, Nanos, Tid};
 
-/// An expression is cut to this many characters in the trace.
+/// Expressions are truncated to this many characters in the trace.
 const EXPRESSION_CHARS: usize = 1000;
 
-/// What a thread that was switched out in this state does.
+/// The state of a thread after it was switched out in this state.
 fn next(state: OutgoingState) -> State {
     let letters = matches!(state.detail, Some(Detail::Uninterruptible)).then_some("D");
     State::after(state.fxt, letters)
 }
 
-/// Whether the condition is true for a thread, as far as is known now.
+/// Whether the condition is currently true for a thread.
 fn is_true(condition: &Condition, threads: &Threads, slot: Slot, cpu: Option<Cpu>) -> bool {
     let thread = threads.thread(slot);
     let home = threads.process(thread.process);
@@ -41,13 +41,13 @@ fn is_true(condition: &Condition, threads: &Threads, slot: Slot, cpu: Option<Cpu
         cgroup: home.cgroup.as_deref(),
         cpu: cpu.and_then(|cpu| u16::try_from(cpu.0).ok()),
         stack: &[],
-        // Triggers have no such condition.
+        // Conditions of triggers do not use this.
         in_command: false,
     })
 }
 
 impl<L: Lanes> Encoder<L> {
-    /// From now on, checks for the triggers of `watch`.
+    /// From now on, checks the triggers of `watch`.
     pub fn watch_with(&mut self, watch: Watch) {
         self.watch = Some(Box::new(watch));
     }
@@ -101,7 +101,7 @@ impl<L: Lanes> Encoder<L> {
         let [slice, wait] = watch.ledger.switch((time, cpu), (out, next), who(incoming));
         let meets = |length: Length| watch.may_meet(length.metric, length.nanos);
         let queue = wait.map(|wait| Length { metric: Metric::RunQueue, ..wait });
-        // After a switch that was not seen it may have slept since.
+        // After an unrecorded switch, the thread may have slept since.
         let turn = turn.filter(|turn| slice.is_some() && watch.may_meet_turn(*turn));
         let lengths =
             slice.is_some_and(meets) || wait.is_some_and(meets) || queue.is_some_and(meets);
@@ -127,8 +127,7 @@ impl<L: Lanes> Encoder<L> {
         waits.into_iter().try_for_each(|wait| self.measured(time, incoming, wait))
     }
 
-    /// A slice was written that has facts. If the beginning of a slice was not seen, what was taken from it has no
-    /// length, like the slice itself.
+    /// A slice with facts was written. If the beginning of a slice was not recorded, the time taken from it is unknown as well.
     #[cold]
     fn watch_slice(
         &mut self,
@@ -151,7 +150,7 @@ impl<L: Lanes> Encoder<L> {
         Ok(())
     }
 
-    /// A wait was written in which a quota kept the thread from running. The rest is a wait for the CPU.
+    /// A wait was written in which a quota kept the thread from running. The rest of it is a wait for the CPU.
     #[cold]
     fn watch_throttled(
         &mut self,
@@ -169,7 +168,7 @@ impl<L: Lanes> Encoder<L> {
         Ok(Some(Length { nanos: Nanos(wait.nanos.0 - throttled.0), ..wait }))
     }
 
-    /// A thread that was not able to run was woken, and that was written.
+    /// A wake-up of a thread that was not runnable was written.
     #[inline]
     pub(super) fn watch_wake(&mut self, time: Nanos, cpu: Cpu, slot: Slot) -> Result<(), Closed> {
         let Some(watch) = &mut self.watch else { return Ok(()) };
@@ -182,7 +181,7 @@ impl<L: Lanes> Encoder<L> {
         }
     }
 
-    /// A thread turned out to have a CPU, perhaps instead of the one that was thought to.
+    /// A thread is found to have a CPU, perhaps in place of the expected one.
     #[inline]
     pub(super) fn watch_found(&mut self, time: Nanos, cpu: Cpu, before: Option<Slot>, now: Slot) {
         if self.watch.is_some() {
@@ -193,7 +192,7 @@ impl<L: Lanes> Encoder<L> {
         }
     }
 
-    /// Events of a CPU were lost, and that was written.
+    /// A loss of events on a CPU was written.
     pub(super) fn watch_loss(
         &mut self,
         time: Nanos,
@@ -206,7 +205,7 @@ impl<L: Lanes> Encoder<L> {
         self.watch_lost_count(time, cpu, count)
     }
 
-    /// Events are missing, and what is known about them has been reported.
+    /// A loss was reported, with everything known about it.
     pub(super) fn watch_lost_count(
         &mut self,
         time: Nanos,
@@ -238,7 +237,7 @@ impl<L: Lanes> Encoder<L> {
         }
     }
 
-    /// A function returned, whose call was seen: the sample of `extra` is its return.
+    /// A function returned whose call was recorded; `extra` is the sample of the return.
     pub(super) fn watch_call(
         &mut self,
         (since, time): (Nanos, Nanos),
@@ -253,7 +252,7 @@ impl<L: Lanes> Encoder<L> {
         self.lasted(met, (since, time), (Some(cpu), Some(slot), None))
     }
 
-    /// A turn of a thread has ended.
+    /// A turn of a thread has ended (from its wake-up to its next sleep).
     #[cold]
     fn watch_turn(
         &mut self,
@@ -272,10 +271,10 @@ impl<L: Lanes> Encoder<L> {
         self.lasted(met, (since, time), (Some(cpu), Some(slot), None))
     }
 
-    /// A span of an application has ended that is as long as `trigger` waits for, on a thread of this koid.
+    /// An application's span has ended on the thread with this koid, and is long enough for `trigger`.
     ///
     /// # Errors
-    /// [`Closed`] when the trace takes no more records.
+    /// [`Closed`] when the trace accepts no more records.
     pub fn span(
         &mut self,
         trigger: usize,
@@ -294,7 +293,7 @@ impl<L: Lanes> Encoder<L> {
         self.lasted(is_met.then_some(trigger), (since, time), (None, slot, Some(from)))
     }
 
-    /// What lasted from one time to another has met a trigger, if it has.
+    /// Reports that an interval has met a trigger, if it has met one.
     fn lasted(
         &mut self,
         met: Option<usize>,
@@ -310,7 +309,7 @@ impl<L: Lanes> Encoder<L> {
     /// A provider raised an alert. `from` describes the provider in messages.
     ///
     /// # Errors
-    /// [`Closed`] when the trace takes no more records.
+    /// [`Closed`] when the trace accepts no more records.
     pub fn alert(&mut self, time: Nanos, name: &str, from: &str) -> Result<(), Closed> {
         let Some(trigger) = self.watch.as_ref().and_then(|watch| watch.alert(name)) else {
             return Ok(());
@@ -327,7 +326,7 @@ impl<L: Lanes> Encoder<L> {
         self.fire(fired, None)
     }
 
-    /// A thread as the ledger knows it.
+    /// A thread, as the ledger identifies it.
     fn who(&self, slot: Slot) -> Has<Occupant> {
         match slot {
             IDLE => Has::Idle,
@@ -341,7 +340,7 @@ impl<L: Lanes> Encoder<L> {
         slot != IDLE && (!self.narrow || self.threads.thread(slot).in_scope)
     }
 
-    /// Whether a thread is the recorder's own and fires nothing.
+    /// Whether a thread belongs to the recorder and must not fire triggers.
     fn is_left_out(&self, watch: &Watch, slot: Slot) -> bool {
         let own = match self.recorder {
             ThreadName::Inline { process, .. } => Some(process),
@@ -378,7 +377,7 @@ impl<L: Lanes> Encoder<L> {
         }
     }
 
-    /// Something without a length has met a trigger at a time on a CPU.
+    /// An event without a length has met a trigger, at this time on this CPU.
     fn fire_at(
         &mut self,
         (time, cpu): (Nanos, Cpu),
@@ -390,7 +389,7 @@ impl<L: Lanes> Encoder<L> {
         self.fire(Fired { trigger, time, since: None, cpu, thread: None, value, from: None }, slot)
     }
 
-    /// Notes what has fired, and for which thread, unless that is too soon after the last one or too many have fired.
+    /// Notes the trigger that fired and its thread, unless it is too soon after the last one or too many have fired.
     #[cold]
     fn fire(&mut self, mut fired: Fired, slot: Option<Slot>) -> Result<(), Closed> {
         let Some(watch) = &mut self.watch else { return Ok(()) };
@@ -416,14 +415,14 @@ impl<L: Lanes> Encoder<L> {
     }
 }
 
-/// The expression of the trigger that fired, as it is written into the trace.
+/// The expression of the trigger that fired, as written to the trace.
 pub fn expression(watch: &Watch, fired: &Fired) -> String {
     let whole = watch.triggers()[fired.trigger].to_string();
     let short: String = whole.chars().take(EXPRESSION_CHARS).collect();
     text::clean(short.as_bytes()).into_owned()
 }
 
-/// What the trace says about a trigger that fired.
+/// The record of a trigger that fired.
 pub fn about<'a>(fired: &Fired, expression: &'a str) -> Vec<Arg<'a>> {
     let inline = Text::Inline;
     let mut args = vec![Arg::new(inline("expression"), Value::Str(inline(expression)))];

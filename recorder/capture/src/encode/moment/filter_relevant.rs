@@ -58,7 +58,7 @@ struct Filter<'a> {
     unseen: FxHashSet<Koid>,
     /// A bit for each of them, chosen by the lowest bits of its id, so that most other threads need no search.
     perhaps: u64,
-    /// What began and has not ended, the outermost first.
+    /// The spans that have begun and not ended, the outermost first.
     open: FxHashMap<Track, Vec<&'a [u8]>>,
 }
 
@@ -102,7 +102,7 @@ impl<'a> Filter<'a> {
                 _ => self.keep(record),
             },
             record_type::EVENT => self.event(first, record)?,
-            // Needed to understand other records.
+            // These are needed to understand other records.
             record_type::METADATA
             | record_type::INITIALIZATION
             | record_type::STRING
@@ -195,7 +195,7 @@ impl<'a> Filter<'a> {
         Some(())
     }
 
-    /// What is open at the end comes after everything that has ended on its track.
+    /// A span that is open at the end follows all spans on its track that have ended.
     fn finish(mut self) -> Vec<u8> {
         for record in self.open.into_values().flatten() {
             self.kept.extend_from_slice(record);
@@ -318,7 +318,7 @@ mod tests {
                 now.spans.insert((Koid(7), Koid(thread)), vec![span("f"); depth]);
             }
             let spans = begun(&records, &now).spans;
-            // Only what was open at the beginning is open.
+            // Only spans that were open at the beginning are open.
             assert!(spans.values().all(|open| open.len() == 3), "{spans:?}");
             assert_eq!(spans.len(), TRACKS as usize);
         }
@@ -366,7 +366,7 @@ mod tests {
         assert_eq!(pieces, rewind(&head(), &[&records], &now).expect("sound"));
         assert_eq!(filter_relevant(&[&records[..16]], &now), None, "cut short");
         assert_eq!(filter_relevant(&[&[0; 16]], &now), None, "no record");
-        // As long as its header says, but too short for its type.
+        // The record is as long as its header says, but too short for its type.
         let header = header::TYPE.put(record_type::SCHEDULING) | header::SIZE.put(2);
         let header = header | scheduling::SCHEDULING_TYPE.put(scheduling::CONTEXT_SWITCH);
         let short = [header, 5].map(u64::to_le_bytes).concat();

@@ -1,4 +1,4 @@
-//! Derives the machine's state at the beginning of a trace from its end.
+//! Derives the machine's state at the beginning of a trace from its state at the end.
 //!
 //! If the first part of a trace was overwritten, the encoder knows the state of the machine only at its end. The state at the
 //! beginning follows from that and from the records in between:
@@ -11,8 +11,8 @@
 //!   d is inside   f > g      <-- the end of g            f
 //! ```
 //!
-//! What cannot be known is left out: whether a thread waited, if its first record says that it was switched in (the kernel may not have
-//! reported its wake-up), and which thread was on a CPU, if events were lost before that CPU's first switch.
+//! Unknown states are left out: whether a thread waited, if its first record says that it was switched in (the kernel may not have reported
+//! its wake-up), and which thread was on a CPU, if events were lost before that CPU's first switch.
 
 use std::collections::BTreeMap;
 use std::io::Read;
@@ -32,7 +32,7 @@ use fxtrec_units::Nanos;
 /// strings that the records of the pieces refer to.
 ///
 /// # Errors
-/// If the trace cannot be read.
+/// When the trace cannot be read.
 pub fn rewind(
     head: &[u8],
     pieces: &[&[u8]],
@@ -47,10 +47,10 @@ pub fn rewind(
     rewind_trace(&mut Reader::new(all), now)
 }
 
-/// Same as [`rewind`], for a trace that is read record by record.
+/// The same as [`rewind`], for a trace that is read record by record.
 ///
 /// # Errors
-/// If it cannot be read.
+/// When the trace cannot be read.
 pub fn rewind_trace(
     trace: &mut Reader<'_>,
     now: &Moment,
@@ -70,7 +70,7 @@ struct Past {
     machine: Machine<Koid>,
     /// The threads that had a record.
     seen: FxHashMap<Koid, Thread>,
-    /// The first thread to be switched out of each CPU; `None` where that is not known.
+    /// The first thread to be switched out of each CPU; `None` if unknown.
     cpus: BTreeMap<u16, Option<Contender>>,
     /// How many of each track's open spans began within the trace.
     begun: BTreeMap<Track, usize>,

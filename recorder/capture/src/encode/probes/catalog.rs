@@ -1,6 +1,6 @@
-//! What the samples of each event become; known before the recording begins.
+//! The events that samples become; complete before the recording begins.
 //!
-//! Every name in the catalog is registered as a string at the head of the trace, after those that all traces have, so a hit refers to its
+//! Every name in the catalog is registered as a string at the head of the trace, after the strings of all traces, so a hit refers to its
 //! probe, category and arguments with two bytes each.
 
 use fxt_writer::record::{Record, StringRecord};
@@ -18,17 +18,17 @@ pub enum Act {
     Instant,
     Call(SpanId),
     Return(SpanId),
-    /// A system call begins; the field has its number.
+    /// A system call begins; the field contains its number.
     SyscallEnter(Field),
-    /// A system call ends; the fields have its number and what it returns.
+    /// A system call ends; the fields contain its number and return value.
     SyscallExit(Field, Field),
-    /// A device's interrupt begins; the fields have its number, and the name as an argument.
+    /// A device interrupt begins; the fields contain its number, and its name as an argument.
     HardEnter(Field, FieldArg),
     HardExit(Field),
-    /// A soft interrupt begins; the field has its vector.
+    /// A soft interrupt begins; the field contains its vector.
     SoftEnter(Field),
     SoftExit(Field),
-    /// An interrupt between or for CPUs begins.
+    /// An interrupt between CPUs, or of a single CPU, begins.
     VectorEnter(u16),
     VectorExit(u16),
 }
@@ -69,7 +69,7 @@ impl Entry {
 #[error("the probes have more than 32 000 different names: use narrower patterns")]
 pub struct TooManyNames;
 
-/// The most names in a catalog.
+/// The maximum number of names in a catalog.
 const MAX_NAMES: usize = 32_000;
 
 const _: () =
@@ -81,11 +81,11 @@ pub struct Catalog {
     entries: Vec<Entry>,
     names: Vec<String>,
     by_name: FxHashMap<String, Text<'static>>,
-    /// The wanted system calls, by number.
+    /// The requested system calls, by number.
     syscalls: Vec<Option<Text<'static>>>,
-    /// Same for 32-bit programs, whose system calls have other numbers.
+    /// The same for 32-bit programs, whose system calls have other numbers.
     syscalls_32: Vec<Option<Text<'static>>>,
-    /// Whether system calls without a name are wanted too.
+    /// Whether system calls without a name are requested, too.
     unnamed_syscalls: bool,
     softirqs: Vec<Text<'static>>,
 }
@@ -109,12 +109,12 @@ impl Catalog {
         Ok(text)
     }
 
-    /// Adds what the samples of the next event become. Events must be added in the order in which they are opened.
+    /// Adds the event that the samples of the next tracepoint or probe become. Events must be added in the order in which they are opened.
     pub fn add(&mut self, entry: Entry) {
         self.entries.push(entry);
     }
 
-    /// What the samples of a tracepoint become: instants, with the first 15 of its own fields as arguments.
+    /// The samples of a tracepoint become instants, with the first 15 of its own fields as arguments.
     ///
     /// # Errors
     /// [`TooManyNames`].
@@ -133,7 +133,7 @@ impl Catalog {
         Ok(Entry { act: Act::Instant, class, category, name, args, in_scope_only })
     }
 
-    /// Marks a system call as wanted, and names it.
+    /// Marks a system call as requested, and names it.
     ///
     /// # Errors
     /// [`TooManyNames`].
@@ -143,7 +143,7 @@ impl Catalog {
         Ok(())
     }
 
-    /// Same for 32-bit programs.
+    /// The same for 32-bit programs.
     ///
     /// # Errors
     /// [`TooManyNames`].
@@ -153,7 +153,7 @@ impl Catalog {
         Ok(())
     }
 
-    /// Marks system calls without a name as wanted too.
+    /// Marks system calls without a name as requested, too.
     pub fn want_unnamed_syscalls(&mut self) {
         self.unnamed_syscalls = true;
     }
@@ -171,17 +171,17 @@ impl Catalog {
         self.entries.is_empty()
     }
 
-    /// How many events may leave samples.
+    /// How many events may produce samples.
     pub fn len(&self) -> usize {
         self.entries.len()
     }
 
-    /// What the samples of an event become.
+    /// The event that the samples become.
     pub fn entry(&self, index: ExtraIndex) -> Option<&Entry> {
         self.entries.get(usize::from(index.0))
     }
 
-    /// The events that are hits of the user probe of this name. Returns are left out if calls of the function are recorded too: they end
+    /// The events that are hits of the user probe of this name. Returns are left out if calls of the function are recorded, too: they end
     /// the span that the call began.
     pub fn probes_called(&self, name: &str) -> impl Iterator<Item = ExtraIndex> {
         let name = self.by_name.get(name).copied();
@@ -202,7 +202,7 @@ impl Catalog {
         self.entries.iter().any(|entry| entry.class == class)
     }
 
-    /// The name of a system call. `None` if it is not wanted; `Some(None)` if it is wanted but has no name.
+    /// The name of a system call. `None` if it is not requested; `Some(None)` if it is requested but has no name.
     pub fn syscall(&self, number: i64, is_32_bit: bool) -> Option<Option<Text<'static>>> {
         let calls = if is_32_bit { &self.syscalls_32 } else { &self.syscalls };
         let known = usize::try_from(number).ok().and_then(|number| calls.get(number));
@@ -218,7 +218,7 @@ impl Catalog {
         known.copied().unwrap_or(strings::UNKNOWN)
     }
 
-    /// How many names there are.
+    /// The number of names.
     pub fn names_count(&self) -> usize {
         self.names.len()
     }
@@ -249,15 +249,15 @@ fn set(calls: &mut Vec<Option<Text<'static>>>, number: usize, name: Text<'static
     calls[number] = Some(name);
 }
 
-/// The fields that belong to the tracepoint itself: neither the common ones nor those that perf adds to its probes.
+/// The tracepoint's own fields: neither the common ones nor those that perf adds to its probes.
 pub fn own_fields(format: &Format) -> impl Iterator<Item = &Field> {
     let foreign = ["common_", "__probe_"];
     format.fields.iter().filter(move |field| !foreign.iter().any(|by| field.name.starts_with(by)))
 }
 
-/// The string index of the name at this place; the strings of every trace come first.
+/// The string index of the name at this position; the strings of every trace have the first indices.
 fn index_of(at: usize) -> u16 {
-    // There are at most MAX_NAMES, and some twenty before them.
+    // There are at most MAX_NAMES of them, after about twenty others.
     strings::COUNT_OF_ALL + 1 + at as u16
 }
 

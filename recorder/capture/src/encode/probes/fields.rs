@@ -6,10 +6,10 @@ use fxt_writer::{Arg, Text, Value, text};
 
 use fxtrec_kernel::format::{Field, Place};
 
-/// The most arguments that an event can have.
+/// The maximum number of arguments that an event can have.
 pub const MAX_ARGS: usize = 15;
 
-/// Longer texts and arrays are cut to this many bytes, so that any 15 of them fit into a record.
+/// Longer texts and arrays are truncated to this many bytes, so that any 15 of them fit into a record.
 const LONGEST: usize = 1024;
 
 /// How the bytes of a field are shown.
@@ -18,17 +18,17 @@ pub enum Show {
     Unsigned,
     Signed,
     Pointer,
-    /// As yes or no.
+    /// As a boolean.
     Bool,
     /// As text up to its first NUL.
     Text,
     /// As the hexadecimal digits of its bytes.
     Bytes,
-    /// As integers of this many bytes with commas between them, with or without a sign.
+    /// As comma-separated integers of this many bytes, with or without a sign.
     List(usize, bool),
 }
 
-/// One field, and the name of the argument that it becomes.
+/// One field, and the name of its argument.
 #[derive(Clone, Copy, Debug)]
 pub struct FieldArg {
     pub name: Text<'static>,
@@ -39,7 +39,7 @@ pub struct FieldArg {
 }
 
 impl FieldArg {
-    /// The argument for a field of a tracepoint's format, shown as `show` says, or as its type suggests.
+    /// The argument for a field of a tracepoint's format, shown as `show` says, or according to its type.
     pub fn new(name: Text<'static>, field: &Field, show: Option<Show>) -> FieldArg {
         let show = show.unwrap_or_else(|| suggested(field));
         FieldArg { name, at: field.offset, size: field.size, place: field.place, show }
@@ -120,7 +120,7 @@ fn integer(bytes: &[u8], signed: bool) -> Option<i64> {
     })
 }
 
-/// A value, or where in the scratch text it was written.
+/// A value, or its position in the scratch text.
 #[derive(Clone, Debug)]
 enum Shown<'a> {
     Value(Value<'a>),

@@ -1,4 +1,4 @@
-//! The interrupts that each CPU is inside of, and the pseudo-threads on which they are shown.
+//! The interrupts that are open on each CPU, and the pseudo-threads on which they are shown.
 //!
 //! An interrupt belongs to no thread: it delays whichever thread is on the CPU. So each CPU gets a pseudo-thread in the trace, in a process
 //! called `interrupts`.
@@ -22,7 +22,7 @@ pub enum Line {
     Hard(i64),
     /// A soft one, by its vector.
     Soft(i64),
-    /// Between or for CPUs, by its index in the catalog.
+    /// An interrupt between CPUs or of a single CPU, by its index in the catalog.
     Vector(u16),
 }
 
@@ -35,7 +35,7 @@ pub enum Name {
 }
 
 impl Name {
-    /// Keeps a name, cut to 63 bytes.
+    /// Keeps a name, truncated to 63 bytes.
     pub fn copied(name: &str) -> Name {
         let mut bytes = [0; 63];
         let mut end = name.len().min(bytes.len());
@@ -80,7 +80,7 @@ pub struct Open {
 pub struct CpuInterrupts {
     /// Whether the trace has the pseudo-thread's name.
     pub named: bool,
-    /// The interrupts that the CPU is inside of, the outermost first.
+    /// The open interrupts of the CPU, the outermost first.
     pub open: Vec<Open>,
 }
 
@@ -96,7 +96,7 @@ impl CpuInterrupts {
         self.open.iter().rev().take_while(|open| !lasts(open)).count()
     }
 
-    /// How many open interrupts are inside of the one that ends now; `None` if its beginning was not seen.
+    /// How many open interrupts are inside the one that ends now; `None` if its beginning was not recorded.
     pub fn inside_of(&self, line: Line) -> Option<usize> {
         self.open.iter().rev().position(|open| open.line == line)
     }
@@ -120,12 +120,12 @@ impl Interrupts {
         cpus.filter(|(_, interrupts)| interrupts.named).map(|(cpu, _)| cpu)
     }
 
-    /// The CPUs that are inside of an interrupt.
+    /// The CPUs with open interrupts.
     pub fn open(&self) -> Vec<Cpu> {
         self.all().map(|(cpu, _)| cpu).collect()
     }
 
-    /// For each CPU that is inside of an interrupt: its open interrupts, the outermost first.
+    /// For each CPU with open interrupts: these, the outermost first.
     pub fn all(&self) -> impl Iterator<Item = (Cpu, &[Open])> {
         let cpus = (0..).map(Cpu).zip(&self.0);
         let open = cpus.map(|(cpu, interrupts)| (cpu, interrupts.open.as_slice()));

@@ -1,8 +1,8 @@
-//! Probes, tracepoints, system calls and interrupts, as the encoder keeps them.
+//! The encoder's state for probes, tracepoints, system calls and interrupts.
 //!
-//! What may arrive is known before the recording begins: a [`catalog`] says what the samples of each event become, and registers every
-//! name. [`fields`] decodes the contents of a sample. The beginning of a duration must be remembered: [`spans`] keeps what each thread is
-//! inside of, and [`interrupts`] what each CPU is inside of.
+//! All possible events are known before the recording begins: a [`catalog`] has the event that the samples of each become, and registers
+//! every name. [`fields`] decodes the contents of a sample. The beginning of a duration must be remembered: [`spans`] stores the open
+//! durations of each thread, and [`interrupts`] those of each CPU.
 
 pub mod catalog;
 pub mod fields;
@@ -17,13 +17,13 @@ pub struct Counts {
     pub syscalls: u64,
     /// Interrupts that began, hard and soft.
     pub interrupts: u64,
-    /// Ends whose beginning was not seen: it was before the recording, or was lost.
+    /// Ends whose beginning was not recorded: it was before the recording, or was lost.
     pub unmatched_ends: u64,
-    /// Durations whose end was not seen; they were ended when that became clear.
+    /// Durations whose end was not recorded; they were ended when that became clear.
     pub inferred_ends: u64,
     /// Durations that had not ended when their thread or the recording did.
     pub unfinished: u64,
-    /// Samples that are shorter than their description.
+    /// Samples that are shorter than their format.
     pub undecoded: u64,
 }
 

@@ -1,6 +1,6 @@
-//! What a thread is in: functions and system calls that have begun and not ended.
+//! The open durations of a thread: functions and system calls that have begun and not ended.
 //!
-//! An end in the trace ends the duration that its thread began last, so begins and ends must be paired. But some ends are never seen:
+//! An end in the trace ends the duration that its thread began last, so begins and ends must be paired. But some ends are never recorded:
 //! longjmp(3) leaves a function, the kernel watches at most 64 returns of a thread at once, a sample is lost. The stack pointer shows this,
 //! because it is lower the deeper the calls are nested:
 //!
@@ -28,11 +28,11 @@ pub struct SpanId(pub u16);
 const RETURN_ADDRESS: u64 =
     if cfg!(any(target_arch = "x86_64", target_arch = "x86")) { 8 } else { 0 };
 
-/// Same for a 32-bit program.
+/// The same for a 32-bit program.
 const RETURN_ADDRESS_32: u64 =
     if cfg!(any(target_arch = "x86_64", target_arch = "x86")) { 4 } else { 0 };
 
-/// What a thread is in.
+/// A duration that is open on a thread.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Frame {
     /// A function, with the stack pointer at its call, if known.
@@ -48,15 +48,15 @@ pub struct Open {
     pub category: Text<'static>,
     /// The name of its begin.
     pub name: Text<'static>,
-    /// Whether it cannot end any more: its program is gone, but a system call on top of it is still open.
+    /// Whether it cannot end any more: its program is gone, but a system call inside it is still open.
     pub gone: bool,
     /// When it began.
     pub since: Nanos,
-    /// How many losses there had been by then.
+    /// The number of losses up to that time.
     pub losses: u32,
 }
 
-/// What one thread is in, the outermost first.
+/// The open durations of one thread, the outermost first.
 #[derive(Clone, Debug, Default)]
 pub struct Stack {
     open: Vec<Open>,
@@ -75,7 +75,7 @@ impl Stack {
         innermost.take_while(|open| matches!(open.frame, Frame::Syscall(_))).count()
     }
 
-    /// How many open spans are inside of the function that returns now; `None` if its call was not seen.
+    /// How many open spans are inside the function that returns now; `None` if its call was not recorded.
     pub fn inside_of_return(
         &self,
         id: SpanId,
@@ -93,7 +93,7 @@ impl Stack {
         })
     }
 
-    /// How many open spans are inside of the system call that ends now; `None` if its beginning was not seen.
+    /// How many open spans are inside the system call that ends now; `None` if its beginning was not recorded.
     pub fn inside_of_syscall(&self, number: i64) -> Option<usize> {
         self.open.iter().rev().position(|open| open.frame == Frame::Syscall(number))
     }
@@ -131,7 +131,7 @@ impl Stack {
 /// Whether `frame` must be over when the function `id` is called at `stack`.
 fn has_ended(frame: Frame, id: SpanId, stack: Option<u64>) -> bool {
     match (frame, stack) {
-        // A program calls no function while the kernel works for it.
+        // A program calls no function while the kernel runs on its behalf.
         (Frame::Syscall(_), _) => true,
         (Frame::Function(opened, Some(opened_at)), Some(stack)) => {
             opened_at < stack || opened_at == stack && opened == id
@@ -140,7 +140,7 @@ fn has_ended(frame: Frame, id: SpanId, stack: Option<u64>) -> bool {
     }
 }
 
-/// What every thread is in.
+/// The open durations of every thread.
 #[derive(Debug, Default)]
 pub struct Spans {
     threads: FxHashMap<Koid, Stack>,
@@ -159,18 +159,18 @@ impl Spans {
         self.losses = self.losses.wrapping_add(1);
     }
 
-    /// How many losses there were so far.
+    /// The number of losses so far.
     pub fn losses(&self) -> u32 {
         self.losses
     }
 
-    /// The stack of a thread, made if there is none, to push a span.
+    /// The stack of a thread, created if necessary, to push a span.
     pub fn deepen(&mut self, thread: Koid) -> &mut Stack {
         let spare = &mut self.spare;
         self.threads.entry(thread).or_insert_with(|| spare.pop().unwrap_or_default())
     }
 
-    /// The stack of a thread, if it is inside of something.
+    /// The stack of a thread, if it has any open spans.
     pub fn of(&mut self, thread: Koid) -> Option<&mut Stack> {
         self.threads.get_mut(&thread)
     }
@@ -185,12 +185,12 @@ impl Spans {
         }
     }
 
-    /// The stacks of all threads that are inside of something, in no order.
+    /// The stacks of all threads with open spans, in no order.
     pub fn all(&self) -> impl Iterator<Item = (Koid, &Stack)> {
         self.threads.iter().map(|(koid, stack)| (*koid, stack))
     }
 
-    /// The threads that are inside of something, in order.
+    /// The threads with open spans, in order.
     pub fn threads(&self) -> Vec<Koid> {
         let mut threads: Vec<Koid> = self.threads.keys().copied().collect();
         threads.sort_unstable();
@@ -211,7 +211,7 @@ mod tests {
         Open { frame, category: Text::EMPTY, name: Text::EMPTY, gone: false, since, losses: 0 }
     }
 
-    /// A thread that called these, the outermost first.
+    /// A thread that called these functions, the outermost first.
     fn inside(calls: &[(SpanId, u64)]) -> Stack {
         let mut stack = Stack::default();
         for (id, at) in calls {
@@ -266,7 +266,7 @@ mod tests {
     }
 
     #[test]
-    fn a_return_from_a_call_that_was_not_seen_is_nobodys() {
+    fn a_return_from_a_call_that_was_not_seen_has_no_owner() {
         let stack = inside(&[(F, 0x1000)]);
         assert_eq!(stack.inside_of_return(F, returned(0x1040), false), None);
         assert_eq!(stack.inside_of_return(G, returned(0x1000), false), None);
@@ -283,7 +283,7 @@ mod tests {
     }
 
     #[test]
-    fn a_system_call_is_over_when_the_program_goes_on() {
+    fn a_system_call_is_over_when_the_program_continues() {
         let mut stack = inside(&[(F, 0x1000)]);
         stack.push(open(Frame::Syscall(35)));
         assert_eq!(stack.ended_by_call(G, Some(0xf00)), 1);

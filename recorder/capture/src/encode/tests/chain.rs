@@ -1,4 +1,4 @@
-//! Each CPU's chain of threads: unbroken, and honest about what was inferred.
+//! Each CPU's chain of threads: it is unbroken, and shows inferred switches.
 
 use super::{LOST, SECOND, Scene, executed, fork, interrupt, running, switch, wakeup};
 use crate::event::{Kind, Loss, Switch};
@@ -6,7 +6,7 @@ use fxtrec_units::{Cpu, Tid};
 
 /// The first picture in the documentation of [`crate::encode::chain`].
 #[test]
-fn a_switch_out_of_an_idle_task_that_nobody_saw_is_inferred_and_marked() {
+fn a_switch_out_of_an_idle_task_that_was_not_seen_is_inferred_and_marked() {
     let [a, b, c, d, e] = [1, 2, 3, 4, 5];
     let mut scene = Scene::new();
     scene.at(100, 0, switch(a, "S", b));
@@ -28,7 +28,7 @@ fn a_switch_out_of_an_idle_task_that_nobody_saw_is_inferred_and_marked() {
 }
 
 #[test]
-fn a_cpu_that_left_its_idle_task_unseen_is_told_once() {
+fn a_cpu_that_left_its_idle_task_unseen_is_reported_once() {
     let mut scene = Scene::new();
     scene.at(100, 3, switch(5, "S", 0));
     assert_eq!(scene.encoder.take_silent(), []);
@@ -113,7 +113,7 @@ fn an_inferred_switch_shows_the_weights_that_were_seen_last() {
 }
 
 #[test]
-fn a_loss_is_told_where_it_happened_and_counted() {
+fn a_loss_is_reported_where_it_happened_and_counted() {
     let mut scene = Scene::new();
     scene.at(100, 2, LOST);
     assert_eq!(
@@ -125,7 +125,7 @@ fn a_loss_is_told_where_it_happened_and_counted() {
 }
 
 #[test]
-fn the_chain_goes_on_behind_a_loss_and_the_cpu_is_not_taken_for_silent() {
+fn the_chain_continues_after_a_loss_and_the_cpu_is_not_taken_for_silent() {
     let mut scene = Scene::new();
     scene.at(100, 0, switch(5, "S", 0));
     scene.at(110, 0, LOST);
@@ -187,7 +187,7 @@ fn a_thread_that_takes_over_the_main_threads_id_by_exec_goes_out_dead() {
     assert_eq!(scene.encoder.take_silent(), []);
 }
 
-/// Thread 6 of process 5 is runnable, its main thread has ended, and CPU 0 is idle. The switch to 6 will not be seen.
+/// Thread 6 of process 5 is runnable, its main thread has ended, and CPU 0 is idle. The switch to thread 6 will not be recorded.
 fn six_waits_and_its_main_thread_has_ended() -> Scene {
     let mut scene = Scene::new();
     scene.at(10, 0, switch(0, "R", 5));
@@ -198,7 +198,7 @@ fn six_waits_and_its_main_thread_has_ended() -> Scene {
     scene
 }
 
-/// What is written after it has become the main thread, which is switched out at `time` at the latest.
+/// The records after it has become the main thread, which is switched out at `time` at the latest.
 fn came_in_and_took_over(time: u64) -> [String; 2] {
     let main = 5 + SECOND;
     [
@@ -208,7 +208,7 @@ fn came_in_and_took_over(time: u64) -> [String; 2] {
 }
 
 #[test]
-fn a_thread_that_took_over_the_main_threads_id_before_anybody_saw_it_run_is_gone() {
+fn a_thread_that_took_over_the_main_threads_id_before_anyone_saw_it_run_is_gone() {
     let mut scene = six_waits_and_its_main_thread_has_ended();
     scene.at(100, 0, switch(5, "S", 7));
     let main = 5 + SECOND;
@@ -221,7 +221,7 @@ fn a_thread_that_took_over_the_main_threads_id_before_anybody_saw_it_run_is_gone
 }
 
 #[test]
-fn the_same_is_known_as_soon_as_the_exec_is_told() {
+fn the_same_is_known_as_soon_as_the_exec_is_reported() {
     let mut scene = six_waits_and_its_main_thread_has_ended();
     scene.at(90, 0, executed(5, "program"));
     assert_eq!(scene.scheduled(), came_in_and_took_over(90));
@@ -239,7 +239,7 @@ fn of_several_threads_the_one_that_could_run_took_over_the_main_threads_id() {
         scene.at(21, 0, wakeup(other, 5));
     }
     scene.at(22, 1, switch(0, "R", 8));
-    // Its end will not be seen.
+    // Its end will not be recorded.
     scene.at(23, 1, switch(8, "S", 0));
     scene.at(30, 0, switch(5, "Z", 0));
     scene.told();
@@ -296,7 +296,7 @@ fn a_switch_to_the_main_thread_in_a_gap_is_no_takeover() {
     assert_eq!(scene.encoder.threads().living(), 3);
 }
 
-/// The loss may include the end of a thread, and its id may belong to another one by now.
+/// The loss may include the end of a thread, and its id may belong to another thread now.
 #[test]
 fn a_thread_that_ended_unseen_goes_out_as_the_one_it_was() {
     let mut scene = Scene::new();
@@ -328,7 +328,7 @@ fn a_thread_that_ended_unseen_and_was_never_shown_is_not_shown_afterwards() {
 
 /// Its next event would be a wake-up, or a slice: neither shows that it waited for a CPU.
 #[test]
-fn a_thread_that_nobody_saw_go_out_is_taken_to_have_blocked_and_its_wake_up_is_kept() {
+fn a_thread_that_was_not_seen_go_out_is_taken_to_have_blocked_and_its_wake_up_is_kept() {
     let mut scene = Scene::new();
     scene.at(100, 0, switch(0, "R", 5));
     scene.told();

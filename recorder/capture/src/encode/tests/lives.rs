@@ -30,7 +30,7 @@ fn only_another_thread_of_the_same_process_may_be_the_owner_of_a_futex() {
     scene.told();
     let mut time = 200;
     // Thread 7 is of another process, 8 is unknown, and 0 is the idle task. The id of a lock's owner, or of the thread whose end is waited
-    // for, is a claim of the program in either case.
+    // for, is only a claim of the program.
     let cases = [
         (false, 6, " futex_owner=koid:6"),
         (false, 5, ""),
@@ -53,7 +53,7 @@ fn only_another_thread_of_the_same_process_may_be_the_owner_of_a_futex() {
         scene.told();
         time += 10;
     }
-    // Nothing is reported for a thread that does not block.
+    // For a thread that does not block, nothing is reported.
     let futex = Some(Futex { address: 0x1000, owner: Some(Tid(6)), is_end: false });
     scene.at(time, 0, Kind::Slice(SliceFacts { futex, ..SliceFacts::default() }));
     scene.at(time, 0, switch(5, "R+", 6));
@@ -62,7 +62,7 @@ fn only_another_thread_of_the_same_process_may_be_the_owner_of_a_futex() {
 }
 
 #[test]
-fn a_lock_of_the_kernel_is_told_of_who_blocks_without_its_address_and_not_beside_a_futex() {
+fn a_kernel_lock_is_reported_for_a_blocked_thread_without_its_address_and_not_next_to_a_futex() {
     let mut scene = five_runs();
     let lock = |address, kind| {
         let kernel_lock = Some(KernelLock { address, kind });
@@ -107,7 +107,7 @@ fn who_waits_for_a_lock_of_the_kernel_by_the_tracepoints_has_it_at_each_sleep_un
     scene.at(20, 1, switch(0, "R", 9));
     let contention = |contention| Kind::Contention { tid: Tid(5), contention };
     let lock = KernelLock { address: PLACE, kind: LockKind::Mutex };
-    // 5 sleeps, and is switched in again, on the other CPU the second time.
+    // Thread 5 sleeps, and is switched in again, on the other CPU the second time.
     let sleeps = |scene: &mut Scene, time: u64, cpu: u32| {
         scene.at(time, cpu, switch(5, "D", 0));
         let told = scene.scheduled().pop().expect("a switch");
@@ -119,7 +119,7 @@ fn who_waits_for_a_lock_of_the_kernel_by_the_tracepoints_has_it_at_each_sleep_un
     assert!(!sleeps(&mut scene, 100, 0));
     scene.at(110, 0, contention(Contention::Begin(lock)));
     assert!(sleeps(&mut scene, 120, 0));
-    // Another thread is switched out meanwhile, and waits for nothing.
+    // Another thread is switched out meanwhile, and does not wait.
     scene.at(130, 1, switch(9, "S", 0));
     let other = scene.scheduled().pop().expect("a switch");
     assert!(!other.contains("kernel_lock"), "{other}");
@@ -378,7 +378,7 @@ fn the_last_thread_of_an_old_process_leaves_the_new_owner_of_its_pid_alone() {
     let mut scene = five_runs();
     scene.at(100, 0, fork((5, 6), (5, 5)));
     scene.at(110, 0, switch(5, "R", 6));
-    // The end of thread 5 was not seen, and that of 6 is late.
+    // The end of thread 5 was not recorded, and the exit of 6 is reported late.
     scene.at(120, 1, fork((5, 5), (7, 7)));
     scene.at(125, 1, switch(0, "R", 5));
     scene.at(130, 0, switch(6, "Z", 0));
@@ -401,7 +401,7 @@ fn six_has_ended(proc: Proc) -> Scene {
 }
 
 #[test]
-fn whoever_comes_in_under_the_id_of_a_dead_thread_is_another_and_of_another_process() {
+fn anyone_who_comes_in_under_the_id_of_a_dead_thread_is_another_and_of_another_process() {
     let mut scene = six_has_ended(Proc::default());
     scene.at(50, 1, switch(0, "R", 6));
     let koid = 6 + SECOND;
@@ -411,7 +411,7 @@ fn whoever_comes_in_under_the_id_of_a_dead_thread_is_another_and_of_another_proc
 }
 
 #[test]
-fn whoever_is_woken_under_the_id_of_a_dead_thread_is_another_and_looked_up_anew() {
+fn anyone_who_is_woken_under_the_id_of_a_dead_thread_is_another_and_looked_up_again() {
     let proc = Proc { threads: vec![(6, 9)], names: vec![(9, "nine")], ..Proc::default() };
     let mut scene = six_has_ended(proc);
     scene.at(50, 0, wakeup(6, 5));
@@ -448,7 +448,7 @@ fn the_id_of_a_dead_main_thread_is_another_process_after_a_loss() {
 
 /// The wake-up becomes visible so late that the thread has ended since.
 #[test]
-fn a_late_wake_up_of_a_dead_thread_wakes_nobody() {
+fn a_late_wake_up_of_a_dead_thread_wakes_no_thread() {
     let mut scene = six_has_ended(Proc::default());
     let late = Event { time: Nanos(35), kind: Kind::Wake(wakeup(6, 5)) };
     scene.encoder.event(Nanos(41), Cpu(1), &late, &[]).expect("memory takes every record");

@@ -1,7 +1,7 @@
-//! The encoder through its public face: events in, records out, read back by the reader.
+//! The encoder through its public interface: the tests pass events to it, and the reader reads back the records.
 //!
-//! A [`Scene`] holds an encoder whose records go into memory. It returns what was written as lines of text, one for each record, and each
-//! time checks the whole trace against the format and against fxtrec's promises.
+//! A [`Scene`] holds an encoder whose records go into memory. It returns the records as lines of text, one per record, and each time checks
+//! the whole trace against the format and against fxtrec's guarantees.
 
 mod chain;
 mod lives;
@@ -77,12 +77,12 @@ fn wake_of(kind: WakeKind, tid: u32, current: u32) -> Wake {
     }
 }
 
-/// `current` wakes `tid` for CPU 0: itself, unless it is the idle task.
+/// `current` wakes `tid` for CPU 0; the idle task represents the thread itself.
 fn wakeup(tid: u32, current: u32) -> Wake {
     wake_of(WakeKind::Wakeup, tid, current)
 }
 
-/// Same for the first wake-up of a thread.
+/// The same for the first wake-up of a thread.
 fn wakeup_new(tid: u32, current: u32) -> Wake {
     wake_of(WakeKind::New, tid, current)
 }
@@ -97,7 +97,7 @@ fn interrupt(wake: Wake) -> Wake {
     Wake { by: Waker::here(wake.kind, wake.current, true), ..wake }
 }
 
-/// The thread `tid` of process `pid` comes into being, by `parent` of process `parent_pid`.
+/// The thread `tid` of process `pid` is created by `parent` of process `parent_pid`.
 fn fork((pid, tid): (u32, u32), (parent_pid, parent_tid): (u32, u32)) -> Kind {
     Kind::Fork {
         pid: LocalId(pid),
@@ -125,7 +125,7 @@ fn identity(tid: u32, (local_pid, local_tid): (u32, u32)) -> Kind {
 
 const LOST: Kind = Kind::Lost(Loss::exactly(3));
 
-/// The first generation of koids after the one that is equal to the tids.
+/// The first generation of koids that differ from the tids.
 const SECOND: u64 = 0x40_0000;
 
 /// A `/proc` that the test fills.

@@ -1,4 +1,4 @@
-//! Where one piece of a trace ends and the next begins, and what came before a trace of which only the end is left.
+//! Where one piece of a trace ends and the next begins, and the reconstructed beginning of a trace whose first part is lost.
 
 use fxt_reader::Reader;
 
@@ -20,7 +20,7 @@ fn contender(koid: u64) -> Contender {
     Contender { koid: Koid(koid), weight: 1024 }
 }
 
-/// Ends the piece, and continues in a new one that begins as required.
+/// Ends the piece, and continues in a new one with the required beginning.
 fn rotate(scene: &mut Scene, time: u64) {
     let beginning = scene.encoder.rotate(Nanos(time)).expect("memory takes every record");
     scene.begin_anew(&beginning);
@@ -79,13 +79,13 @@ fn what_is_doubtful_when_a_piece_begins_is_left_out_of_it() {
     scene.at(120, 0, LOST);
     rotate(&mut scene, 130);
     assert_eq!(scene.scheduled(), ["130 cpu 1: 0 (idle) running -> 6 (1024) inferred=true"]);
-    // Which thread was on the CPU meanwhile is not known, so nothing is inferred.
+    // It is unknown which thread was on the CPU meanwhile, so nothing is inferred.
     scene.at(140, 0, switch(8, "S", 0));
     assert_eq!(scene.scheduled(), ["140 cpu 0: 8 (1024) blocked -> 0 (idle)"]);
 }
 
-/// When a trace begins, and what the machine was in the middle of then, derived from the few records that matter and from all of them; both
-/// results must agree.
+/// When a trace begins, and the open spans and waits at that time, derived from the relevant records and from all records; both results
+/// must agree.
 pub(super) fn both_ways(head: &[u8], pieces: &[&[u8]], now: &Moment) -> Option<(Nanos, Moment)> {
     let whole = [head, &pieces.concat()].concat();
     let begun = rewind(head, pieces, now).expect("a sound trace");
@@ -94,7 +94,7 @@ pub(super) fn both_ways(head: &[u8], pieces: &[&[u8]], now: &Moment) -> Option<(
     begun
 }
 
-/// What the machine was in the middle of at the beginning of a scene's trace.
+/// The open spans and waits at the beginning of a scene's trace.
 fn rewound(scene: &mut Scene) -> (u64, Moment) {
     let now = scene.encoder.present();
     let bytes = scene.encoder.lanes().clone();
@@ -104,7 +104,7 @@ fn rewound(scene: &mut Scene) -> (u64, Moment) {
 }
 
 #[test]
-fn a_trace_without_its_first_part_tells_who_had_each_cpu_and_who_waits_all_the_time() {
+fn a_trace_without_its_first_part_shows_who_had_each_cpu_and_who_waits_all_the_time() {
     let mut scene = scene();
     for cpu in 0..4 {
         scene.at(100, cpu, switch(0, "R", 5 + cpu));
@@ -121,7 +121,7 @@ fn a_trace_without_its_first_part_tells_who_had_each_cpu_and_who_waits_all_the_t
     let (time, moment) = rewound(&mut scene);
     assert_eq!(time, 200);
     let cpus: Vec<_> = moment.cpus.into_iter().collect();
-    // CPU 3 had no switch; nothing is known of CPU 1, or of what came after the loss.
+    // CPU 3 had no switch; the state of CPU 1, and the state after the loss, are unknown.
     assert_eq!(cpus, [(0, contender(5)), (3, contender(8))]);
     assert!(moment.waiting.is_empty(), "after a loss");
 }

@@ -1,4 +1,4 @@
-//! Names: before the koid is used, once, and again when they change.
+//! Names are written before the koid is used, once, and again when they change.
 
 use super::{LOST, Proc, Scene, comm, executed, fork, interrupt, renamed, switch, wakeup};
 use crate::encode::ids::Ids;
@@ -205,7 +205,7 @@ fn a_name_that_changed_in_a_gap_is_learned_even_when_the_thread_is_first_seen_wi
     assert_eq!(scene.named(), ["process 5 = changed", "thread 5 = changed of 5"]);
 }
 
-/// A process starts in the cgroup of its parent. When the kernel says that it may be in another, `/proc` says in which.
+/// A process starts in the cgroup of its parent. If the kernel reports that it may be in another one, `/proc` says which.
 #[test]
 fn a_process_is_named_with_its_cgroup_and_anew_when_that_is_another() {
     let home = |tid, cgroup| Kind::Life(Life::Home { tid: Tid(tid), cgroup });
@@ -221,7 +221,7 @@ fn a_process_is_named_with_its_cgroup_and_anew_when_that_is_another() {
     scene.at(41, 0, home(6, None));
     scene.at(50, 0, switch(6, "S", 5));
     assert_eq!(scene.named(), ["process 6 = t5 in /six", "thread 6 = t5 of 6"]);
-    // If a process is gone by then, its cgroup is found by number, or not at all.
+    // If the process has ended meanwhile, its cgroup is found by id, or not at all.
     scene.at(60, 0, home(7, Some(7)));
     scene.at(70, 0, switch(5, "S", 7));
     assert_eq!(scene.named(), ["process 7 = t5 in /seven", "thread 7 = t5 of 7"]);

@@ -16,7 +16,7 @@ fn inner(proc: Proc) -> Threads {
     Threads::new(Ids::inner(), Box::new(proc))
 }
 
-/// Thread 500, which is 2 within and named, has CPU 0.
+/// Thread 500, which is thread 2 in the namespace and has a name, has CPU 0.
 fn five_hundred_is_two() -> Scene {
     let mut scene = Scene::of(inner(Proc::default()));
     scene.at(10, 0, identity(500, (2, 2)));
@@ -167,7 +167,7 @@ fn a_tid_of_the_tracepoints_that_is_used_again_is_another_thread() {
     scene.at(100, 0, fork((3, 3), (2, 2)));
     scene.at(101, 0, wakeup_new(600, 500));
     scene.told();
-    // Its end was not seen.
+    // Its end was not recorded.
     scene.at(200, 0, fork((4, 4), (2, 2)));
     scene.at(201, 0, wakeup_new(600, 500));
     let koid = 600 + SECOND;
@@ -267,7 +267,7 @@ fn what_forks_and_ends_within_is_forgotten() {
 }
 
 #[test]
-fn processes_whose_first_wake_up_was_lost_take_no_room_for_ever() {
+fn processes_whose_first_wake_up_was_lost_take_no_room_forever() {
     let mut scene = five_hundred_is_two();
     for time in 1000..2000 {
         scene.at(time, 0, fork((3, 3), (2, 2)));

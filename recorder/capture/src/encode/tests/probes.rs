@@ -1,4 +1,4 @@
-//! Samples of probes, system calls and interrupts, and what they become.
+//! Samples of probes, system calls and interrupts, and their records.
 
 use fxt_reader::Reader;
 use fxt_reader::record::EventKind;
@@ -43,7 +43,7 @@ fn field(offset: usize, size: usize) -> Field {
     }
 }
 
-/// A scene in which every event may arrive that these tests use.
+/// A scene with every event that these tests use.
 fn scene(narrow: bool, in_scope_only: bool) -> Scene {
     let mut threads = Threads::new(Ids::Initial, Box::new(super::Proc::default()));
     let mut catalog = Catalog::default();
@@ -293,7 +293,7 @@ fn where_system_calls_are_lost_those_that_were_open_are_doubtful_and_nothing_els
 }
 
 #[test]
-fn only_threads_in_scope_count_where_that_is_asked_for_and_switches_may_be_everybodys() {
+fn only_threads_in_scope_count_where_that_is_asked_for_and_switches_may_be_everyones() {
     let mut scene = scene(false, true);
     scene.at(1, 0, switch(7, "S", 8));
     scene.at(2, 0, switch(8, "S", 7));
@@ -409,7 +409,7 @@ fn a_call_fires_at_its_return_if_it_took_too_long_and_nothing_was_lost_in_it() {
 
 #[test]
 fn calls_without_samples_become_what_samples_of_them_become() {
-    // 35 begins and ends, 1 is not wanted, 59 never ends, and one end belongs to no call.
+    // Call 35 begins and ends, 1 is not requested, 59 never ends, and one end belongs to no call.
     let calls = [(35, None), (35, Some(-4)), (1, None), (1, Some(0)), (59, None), (-1, Some(0))];
     let mut scenes = [true, false].map(|narrow| [(); 2].map(|()| scene(narrow, true)));
     for [samples, calls_only] in &mut scenes {

@@ -1,7 +1,7 @@
-//! Random events and random losses: the trace keeps fxtrec's promises.
+//! Random events and random losses: the trace keeps fxtrec's guarantees.
 //!
 //! A small machine runs at random. Some of its events never reach the encoder, with or without a loss being reported. Each trace is then
-//! checked against the format and against fxtrec's promises: names before use, order, weights, chains.
+//! checked against the format and against fxtrec's guarantees: names before use, order, weights, chains.
 
 use super::moment::both_ways;
 use super::scene::Way;
@@ -60,7 +60,7 @@ fn assert_that_the_dead_stay_dead(told: &[String], seed: u64) {
             [out, _, _, "->", inn, ..] => (out, inn),
             _ => panic!("{line}"),
         };
-        // It may still have to leave another CPU, if it was not seen leaving that while it lived.
+        // It may still have to be switched out on another CPU, if that was not recorded while it lived.
         let leaves = out == inn || !line.ends_with("inferred=true");
         assert!(!(leaves && dead.contains(&out)), "seed {seed}: the dead leave in {line}");
         assert!(!dead.contains(&inn), "seed {seed}: the dead come in {line}");
@@ -85,7 +85,7 @@ struct Machine {
     next_tid: u32,
     now: u64,
     switches_delivered: u64,
-    /// Whether events differ in what they report, as those of several sources do.
+    /// Whether events differ in the facts that they report, as those of several sources do.
     varied: bool,
 }
 
@@ -129,7 +129,7 @@ impl Machine {
             kind => kind,
         };
         let unseen = self.current[cpu as usize] == 0 && cpu == 1;
-        // A loss casts doubt on everything.
+        // A loss makes everything uncertain.
         if self.dice.one_in(if self.varied { 400 } else { 40 }) {
             self.scene.at(self.now, cpu, LOST);
         } else if !unseen && !self.dice.one_in(50) {
@@ -280,7 +280,7 @@ fn what_is_written_of_plain_events_is_what_would_be_written_of_any() {
         let Way::Counting(count) = plain.way else { panic!("{:?}", plain.way) };
         let expected = if narrow { 1..EVENTS } else { EVENTS / 8..EVENTS };
         assert!(expected.contains(&count), "seed {seed}: {count} were plain");
-        // Checks the trace against the promises.
+        // Checks the trace against the guarantees.
         let told = plain.told();
         assert!(told.len() > 100, "seed {seed}");
         let fired = told.iter().filter(|line| line.contains("fxtrec:trigger")).count();
@@ -320,7 +320,7 @@ fn wherever_a_trace_is_cut_the_records_that_matter_tell_its_beginning_as_all_of_
 fn a_machine_of_chance_is_recorded_with_an_unbroken_chain() {
     for seed in 1..=8 {
         let mut machine = run(seed, false, false);
-        // Checks the trace against the promises.
+        // Checks the trace against the guarantees.
         let told = machine.scene.told();
         let switches = told.iter().filter(|line| line.contains(" -> "));
         let inferred = told.iter().filter(|line| line.contains("inferred=true")).count() as u64;

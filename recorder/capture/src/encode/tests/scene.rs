@@ -21,7 +21,7 @@ use crate::event::{Event, Kind};
 use fxtrec_units::convention::PROVIDER;
 use fxtrec_units::{Cpu, Nanos};
 
-/// The thread that fxtrec's own events are put on.
+/// The thread that fxtrec's own events belong to.
 const RECORDER: Koid = Koid(999);
 
 #[derive(Debug)]
@@ -39,7 +39,7 @@ pub(super) enum Way {
     Public,
     /// The same, counting plain events.
     Counting(u64),
-    /// Never as plain events.
+    /// They are never passed on as plain events.
     Thorough,
 }
 
@@ -63,7 +63,7 @@ impl Scene {
         Scene::with(threads, false)
     }
 
-    /// Only what is in scope.
+    /// Only threads in scope.
     pub(super) fn narrow(threads: Threads) -> Scene {
         Scene::with(threads, true)
     }
@@ -75,7 +75,7 @@ impl Scene {
         Scene { encoder, told: 0, way: Way::Public }
     }
 
-    /// Leaves usual weights out from now on, and records that.
+    /// Omits usual weights from now on, and records this fact.
     pub(super) fn leave_out_usual_weights(&mut self) {
         self.encoder.leave_out_usual_weights();
         let args = [Arg::new(Text::Inline(ABSENT_WEIGHT_ARG), Value::Int32(weight::NICE_0))];

@@ -1,4 +1,4 @@
-//! Narrow scopes: what is written when only some threads are wanted.
+//! Narrow scopes: the records if only some threads are recorded.
 
 use super::scene::Way;
 use super::{
@@ -10,7 +10,7 @@ use crate::event::{Kind, Life, LocalId, Switch};
 use fxtrec_units::glob::Pattern;
 use fxtrec_units::{Cpu, Nanos, Tid};
 
-/// Only process 5 is wanted, and everything that it starts.
+/// Only process 5 and its descendants are recorded.
 fn five_in_scope(proc: Proc) -> Threads {
     let mut threads = Threads::new(Ids::Initial, Box::new(proc));
     threads.begin_snapshot(Nanos(5));
@@ -230,7 +230,7 @@ fn a_process_stays_in_scope_though_an_earlier_owner_of_its_id_is_seen_to_end() {
     scene.at(110, 0, fork((6, 6), (5, 5)));
     scene.at(120, 0, wakeup_new(6, 5));
     assert_eq!(scene.scheduled(), [format!("120 cpu 0: wakes 6 (1024) waker=koid:{heir}")]);
-    // A thread that gets the id after the snapshot is another one.
+    // A thread that gets the id after the snapshot is a different thread.
     scene.at(130, 0, switch(5, "Z", 0));
     scene.at(140, 1, fork((5, 5), (10, 10)));
     scene.at(150, 1, wakeup_new(5, 10));
@@ -246,7 +246,7 @@ fn an_heir_of_an_id_is_not_ended_by_the_earlier_owner_that_goes_out_later() {
     scene.at(110, 0, fork((6, 6), (5, 5)));
     scene.at(111, 0, wakeup_new(6, 5));
     scene.at(120, 1, switch(0, "R", 6));
-    // It has given its id away, but was not switched out yet.
+    // Its id was reused, but it was not switched out yet.
     scene.at(130, 0, fork((6, 6), (5, 5)));
     scene.at(131, 0, wakeup_new(6, 5));
     scene.told();
@@ -257,7 +257,7 @@ fn an_heir_of_an_id_is_not_ended_by_the_earlier_owner_that_goes_out_later() {
     assert_eq!(
         scene.scheduled(),
         [
-            // Whether it was in scope is no longer known, so the next thread is not shown.
+            // It is unknown whether it was in scope, so the next thread is not shown.
             "140 cpu 1: 6 (1024) dead -> 3489660930 (0)".to_owned(),
             format!("150 cpu 0: 5 (1024) blocked -> {heir} (1024)"),
             format!("160 cpu 0: {heir} (1024) blocked -> 5 (1024)"),
@@ -304,7 +304,7 @@ fn a_child_of_the_scope_that_the_snapshot_has_already_is_in_scope() {
 }
 
 #[test]
-fn a_switch_that_nobody_saw_is_inferred_for_the_scope_only() {
+fn a_switch_that_was_not_seen_is_inferred_for_the_scope_only() {
     let mut scene = only_five();
     scene.at(100, 0, switch(5, "S", 0));
     scene.at(110, 0, switch(10, "S", 0));
@@ -323,7 +323,7 @@ fn a_switch_that_nobody_saw_is_inferred_for_the_scope_only() {
 }
 
 #[test]
-fn a_cpu_that_goes_from_idle_to_an_outsider_is_idle_no_more_until_that_is_seen_again() {
+fn a_cpu_that_goes_from_idle_to_an_outsider_is_not_idle_until_that_is_seen_again() {
     let mut scene = only_five();
     scene.at(100, 0, switch(5, "S", 0));
     scene.told();
@@ -356,7 +356,7 @@ fn a_process_put_in_scope_brings_all_of_its_threads() {
     assert_eq!(scene.scheduled(), ["100 cpu 0: 31 (1024) blocked -> 30 (1024)"]);
 }
 
-/// What a source leaves out: only the switches that matter to the scope are reported.
+/// What a source leaves out: it reports only switches that concern the scope.
 #[test]
 fn a_source_that_reports_the_scope_only_never_makes_a_cpu_idle_by_that() {
     let mut scene = only_five();
@@ -398,7 +398,7 @@ fn a_piece_that_begins_while_nothing_is_recorded_says_so_and_names_it() {
     assert_eq!(scene.scheduled(), ["130 cpu 0: 3489660929 (0) blocked -> 5 (1024)"]);
 }
 
-/// The source says with each event whether the thread is in scope.
+/// The source reports with each event whether the thread is in scope.
 #[test]
 fn who_is_in_scope_by_the_kernels_word_is_shown_as_long_as_it_says_so() {
     let mut scene = Scene::narrow(Threads::new(Ids::Initial, Box::new(Proc::default())));
@@ -407,7 +407,7 @@ fn who_is_in_scope_by_the_kernels_word_is_shown_as_long_as_it_says_so() {
     };
     told_switch(&mut scene, 100, [false, true], 10, "S", 5);
     assert_eq!(scene.scheduled(), ["100 cpu 0: 3489660929 (0) blocked -> 5 (1024)"]);
-    // It is moved out of the scope while it runs, and in again after another has run.
+    // The thread is moved out of the scope while it runs, and back in after another thread has run.
     told_switch(&mut scene, 110, [false, false], 5, "S", 10);
     assert_eq!(scene.scheduled(), ["110 cpu 0: 5 (1024) blocked -> 3489660929 (0)"]);
     told_switch(&mut scene, 120, [false, true], 10, "S", 5);
@@ -448,7 +448,7 @@ fn a_process_is_in_scope_as_long_as_it_is_in_a_cgroup_that_is() {
     assert!(scene.scheduled().is_empty());
     scene.at(110, 0, switch(6, "S", 5));
     assert_eq!(scene.scheduled(), ["110 cpu 0: 3489660929 (0) blocked -> 5 (1024)"]);
-    // A process that it starts is in the same cgroup; then that one is moved out, and another one in.
+    // A process that it starts is in the same cgroup; afterwards, the thread's process is moved out, and another one in.
     scene.at(120, 0, fork((7, 7), (5, 5)));
     scene.at(130, 0, switch(5, "S", 7));
     scene.at(140, 0, Kind::Life(Life::Home { tid: Tid(7), cgroup: None }));

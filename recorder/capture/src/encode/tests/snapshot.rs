@@ -101,7 +101,7 @@ fn a_proc_in_between_gives_what_is_within_and_leaves_out_the_rest() {
             "process 600 = within",
             "thread 600 = main of 600",
             "thread 601 = worker of 600",
-            // 30 is its id in the namespace in between, which tracepoints do not use.
+            // 30 is its id in the intermediate namespace, which tracepoints do not use.
             "process 30 = [30]",
             "thread 30 = [30] of 30",
         ]

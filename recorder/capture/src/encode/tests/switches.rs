@@ -127,7 +127,7 @@ fn states_that_share_one_of_the_format_keep_the_kernels_letter() {
 }
 
 #[test]
-fn a_thread_goes_out_dying_or_dead_for_ever() {
+fn a_thread_goes_out_dying_or_dead_forever() {
     let mut scene = Scene::new();
     scene.at(100, 0, switch(5, "Z", 6));
     scene.at(200, 0, switch(6, "X", 0));
@@ -219,7 +219,7 @@ fn what_was_stolen_from_an_unseen_slice_is_on_no_switch() {
 fn what_was_stolen_since_before_a_slice_that_began_unseen_is_on_no_switch() {
     let mut scene = Scene::new();
     scene.at(100, 0, switch(5, "S", 6));
-    // Thread 7 has the CPU by now.
+    // Thread 7 has the CPU at this time.
     scene.at(150, 0, wakeup(5, 7));
     scene.told();
     scene.at(200, 0, stolen(30));
@@ -248,7 +248,7 @@ fn the_slice_that_a_reported_switch_begins_is_told_of_whoever_was_thought_to_hav
 }
 
 #[test]
-fn nothing_is_told_of_a_slice_within_which_events_were_lost() {
+fn nothing_is_reported_for_a_slice_within_which_events_were_lost() {
     let mut scene = Scene::new();
     scene.at(100, 0, switch(5, "S", 6));
     scene.at(150, 0, Kind::Lost(Loss::exactly(1)));

@@ -4,7 +4,7 @@ use super::{LOST, Scene, switch, wakeup};
 use crate::event::{Kept, Kind, SliceFacts, Throttle};
 use fxtrec_units::{Cpu, Nanos, Tid};
 
-/// The quota of cgroup 7 is used up, which the thread's own cgroup 8 is below.
+/// The quota of cgroup 7 is used up; the thread's own cgroup 8 is below it.
 fn throttled(kept: u64) -> Kind {
     let throttle = Throttle { kept: Nanos(kept), cgroup: 7, own: 8, now: true, of_queues: false };
     Kind::Slice(SliceFacts { throttled: Some(throttle), ..SliceFacts::default() })
@@ -20,7 +20,7 @@ fn queue(tid: u32, cpu: u32, kept: u64) -> Kept {
     Kept { tid, kept, cpu, own: 8, of_queues: true, begins: false, goes_on: false }
 }
 
-/// The queue of a thread that begins to wait was throttled for `kept`, and is throttled now or is not.
+/// The queue of a thread that begins to wait was throttled for `kept`, and may be throttled now.
 fn queued(kept: u64, now: bool) -> Throttle {
     let cgroup = if now { 7 } else { 0 };
     Throttle { kept: Nanos(kept), cgroup, own: 8, now, of_queues: true }
@@ -80,7 +80,7 @@ fn one_that_is_moved_when_it_may_run_again_was_throttled_until_then() {
 }
 
 #[test]
-fn after_a_loss_nobody_is_told_to_have_been_throttled() {
+fn after_a_loss_no_thread_is_reported_as_throttled() {
     let mut scene = five_is_throttled();
     scene.told();
     scene.at(120, 1, LOST);
@@ -109,7 +109,7 @@ fn one_that_came_in_unseen_is_not_told_to_have_been_throttled_then_or_later() {
 fn a_period_whose_last_thread_was_taken_away_ends_at_an_unknown_time() {
     let mut scene = five_is_throttled();
     scene.told();
-    // It leaves a queue that is still throttled, for one of another cgroup.
+    // It leaves a queue that is still throttled for the queue of another cgroup.
     scene.at(160, 0, kept(5, 0, 990));
     scene.at(160, 0, switch(6, "S", 5));
     assert_eq!(
@@ -133,7 +133,7 @@ fn the_queue_of_a_thread_that_was_not_throttled_says_nothing_about_its_wait() {
 fn where_queues_are_throttled_each_thread_that_waits_in_one_is_told_for_how_long() {
     let mut scene = Scene::new();
     scene.at(50, 0, switch(0, "R", 5));
-    // Preempted, 20 before the quota is used up.
+    // Preempted 20 before the quota is used up.
     scene.at(100, 0, goes_out(queued(1_000, false)));
     scene.at(100, 0, switch(5, "R", 6));
     scene.at(120, 0, goes_out(queued(1_000, true)));
@@ -163,7 +163,7 @@ fn where_queues_are_throttled_each_thread_that_waits_in_one_is_told_for_how_long
 #[test]
 fn a_wait_that_begins_in_a_queue_that_never_was_throttled_has_all_of_what_that_says_later() {
     let mut scene = Scene::new();
-    // 5 already waits when nothing is known of it, and so nothing of its queue.
+    // Thread 5 already waits when recording starts, so its queue is unknown.
     scene.at(40, 0, Kind::Kept(queue(5, 0, 900)));
     scene.at(40, 0, switch(0, "R", 5));
     scene.at(100, 0, switch(5, "R", 6));

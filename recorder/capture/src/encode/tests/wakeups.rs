@@ -217,7 +217,7 @@ fn who_began_a_wake_up_elsewhere_is_its_waker_though_another_runs_here() {
 }
 
 #[test]
-fn a_waker_that_has_gone_for_ever_since_is_named_by_the_koid_that_it_had() {
+fn a_waker_that_has_gone_forever_since_is_named_by_the_koid_that_it_had() {
     let mut scene = five_runs_and_seven_sleeps();
     scene.at(50, 1, switch(0, "R", 8));
     scene.at(60, 1, switch(8, "X", 0));

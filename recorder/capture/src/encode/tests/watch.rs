@@ -1,4 +1,4 @@
-//! Triggers: what fires, with which value, and what is written about it.
+//! Triggers: which of them fire, with which value, and the records of this.
 
 use fxt_reader::Reader;
 
@@ -12,7 +12,7 @@ use fxtrec_gates::{Amount, Dimension};
 use fxtrec_report::{Options, analyse};
 use fxtrec_units::{Cpu, Nanos, Tid};
 
-/// A recording of the whole machine that waits for these.
+/// A recording of the whole machine with these triggers.
 fn scene(triggers: &[&str]) -> Scene {
     arm(Scene::new(), triggers)
 }
@@ -24,14 +24,14 @@ pub(super) fn arm(mut scene: Scene, triggers: &[&str]) -> Scene {
     scene
 }
 
-/// What has fired since this was last asked: the trigger, and when the slice or wait began and ended that it is of.
+/// The triggers that have fired since the last call, each with the begin and end of its slice or wait.
 fn spans(scene: &mut Scene) -> Vec<(usize, Option<u64>, u64)> {
     let watch = scene.encoder.watch().expect("there are triggers");
     let told = |fired: Fired| (fired.trigger, fired.since.map(|since| since.0), fired.time.0);
     watch.take_fired().map(told).collect()
 }
 
-/// What has fired since this was last asked: the time, the trigger, the thread and the value.
+/// The triggers that have fired since the last call: time, trigger, thread and value.
 fn fired(scene: &mut Scene) -> Vec<(u64, usize, Option<u32>, Option<f64>)> {
     let watch = scene.encoder.watch().expect("there are triggers");
     let told = |fired: Fired| {
@@ -96,12 +96,12 @@ fn what_was_taken_of_slices_and_waits_has_triggers_of_its_own() {
     let expected =
         [(150, 0, Some(5), Some(6.0)), (150, 1, Some(5), Some(7.0)), (150, 2, Some(5), Some(8.0))];
     assert_eq!(fired(&mut scene), expected);
-    // Nothing that is too little fires.
+    // Values below the limit do not fire.
     scene.at(190, 0, steal(4));
     scene.at(190, 0, taken(4, 4));
     scene.at(190, 0, switch(6, "S", 7));
     assert_eq!(fired(&mut scene), []);
-    // Of the 60 that it waits, a quota takes 40.
+    // A quota takes 40 of its wait of 60.
     let throttle = Throttle { kept: Nanos(1_000), cgroup: 7, own: 8, now: true, of_queues: false };
     let throttled = SliceFacts { throttled: Some(throttle), ..SliceFacts::default() };
     scene.at(200, 0, Kind::Slice(throttled));
@@ -114,7 +114,7 @@ fn what_was_taken_of_slices_and_waits_has_triggers_of_its_own() {
 }
 
 #[test]
-fn what_fires_tells_when_its_slice_or_wait_began() {
+fn what_fires_shows_when_its_slice_or_wait_began() {
     let mut scene = scene(&["steal >= 5ns", "throttled >= 5ns", "preempt >= 15ns", "lost > 0"]);
     let steal = SliceFacts { steal: Nanos(6), ..SliceFacts::default() };
     scene.at(100, 0, switch(0, "R", 5));
@@ -199,7 +199,7 @@ fn a_condition_chooses_threads_and_cpus() {
 #[test]
 fn what_was_not_seen_to_begin_does_not_fire() {
     let mut scene = scene(&["wakeup > 0ns", "slice > 0ns", "blocked > 0ns", "preempt > 0ns"]);
-    // It had the CPU since before the recording.
+    // The thread had the CPU since before the recording.
     scene.at(100, 0, switch(5, "S", 6));
     // Its switch in is inferred.
     scene.at(110, 0, switch(7, "S", 0));
@@ -252,7 +252,7 @@ fn the_recorders_own_threads_fire_only_if_they_are_included() {
         scene.at(190, 0, switch(7, "S", 8));
         let expected = [(140, 0, Some(7), Some(30.0)), (190, 0, Some(8), Some(40.0))];
         assert_eq!(fired(&mut scene), expected[usize::from(!included)..]);
-        // It was preempted for longer, and that is no wake-up.
+        // It was preempted for longer than the limit, but `wakeup` does not count that.
         scene.at(300, 0, switch(8, "S", 5));
         assert_eq!(fired(&mut scene), []);
         assert_eq!(scene.encoder.watch().expect("there is one").counts().preempted, 1);
@@ -260,7 +260,7 @@ fn the_recorders_own_threads_fire_only_if_they_are_included() {
 }
 
 #[test]
-fn a_limit_on_how_often_is_kept_and_told() {
+fn a_limit_on_how_often_is_kept_and_reported() {
     let mut scene = Scene::new();
     let trigger = "slice > 1ns".parse().expect("a trigger");
     let limits = Limits { interval: Nanos(35), most: Some(2) };
@@ -275,7 +275,7 @@ fn a_limit_on_how_often_is_kept_and_told() {
     assert_eq!(counts, Counts { fired: 2, too_soon: 1, too_many: 2, ..Counts::default() });
 }
 
-/// Triggers see what the report sees: of some history with every kind of turn, the same number of values of each metric.
+/// Triggers see the same as the report: for a history with every kind of turn, each metric has the same number of values.
 #[test]
 fn triggers_fire_for_exactly_those_values_that_the_report_counts() {
     let metrics = fxtrec_report::Metric::ALL;

@@ -1,6 +1,6 @@
-//! How threads become known before they run: the snapshot, their fork, their first wake-up.
+//! How threads become known before they run: by the snapshot, their fork, or their first wake-up.
 //!
-//! Forks have the ids of the recorder's pid namespace. If that is not the initial one, the new thread's tid is learned from its first
+//! Forks have the ids of the recorder's pid namespace. If that is not the initial namespace, the new thread's tid is learned from its first
 //! wake-up, which its parent does.
 
 use std::sync::Arc;
@@ -24,7 +24,7 @@ impl Threads {
         slot
     }
 
-    /// Sets the cgroup that the snapshot has for the process.
+    /// Sets the cgroup of the process, as in the snapshot.
     pub fn put_in_cgroup(&mut self, process: ProcessSlot, path: &str) {
         let wanted = self.wants_cgroup(Some(path));
         self.see_cgroup(Some(path));
@@ -50,7 +50,7 @@ impl Threads {
         self.lookup.cgroup_of(self.process(home).local?)
     }
 
-    /// Sets the cgroup of this thread's process; `None` if it is not known.
+    /// Sets the cgroup of this thread's process; `None` if it is unknown.
     pub fn put_thread_in_cgroup(&mut self, tid: Tid, path: Option<&str>) {
         let Some(slot) = self.find(tid) else { return };
         let home = self.thread(slot).process;
@@ -81,7 +81,7 @@ impl Threads {
         local.is_some() && local == self.ids.local(tid)
     }
 
-    /// Adds a thread of the snapshot, by those of its ids that are known.
+    /// Adds a thread of the snapshot, with those of its ids that are known.
     pub fn add_thread(
         &mut self,
         process: ProcessSlot,
@@ -105,11 +105,11 @@ impl Threads {
         }
     }
 
-    /// A thread or process came into being.
+    /// A thread or process was created.
     pub fn fork(&mut self, time: Nanos, child: (LocalId, LocalId), parent: (LocalId, LocalId)) {
         let ((pid, tid), (parent_pid, parent_tid)) = (child, parent);
         if pid == LocalId(0) {
-            // Not in the recorder's pid namespace.
+            // It is not in the recorder's pid namespace.
             return;
         }
         match self.ids.tid_of_fork(tid, parent_tid, pid) {
@@ -117,7 +117,7 @@ impl Threads {
                 let as_process = (pid == tid).then_some(parent_pid);
                 self.forked(time, host, pid, as_process, parent_tid);
             }
-            // Its id in the initial namespace comes with its first wake-up.
+            // Its id in the initial namespace is known at its first wake-up.
             None if pid == tid => match self.processes.find(pid) {
                 Some(_) if time <= self.snapshot_end => self.inherit_scope(pid, parent_pid),
                 _ => self.fork_process(time, pid, parent_pid),
@@ -126,7 +126,7 @@ impl Threads {
         }
     }
 
-    /// A thread came into being, as tracepoints report it: they name both threads, but no process.
+    /// A thread was created, as tracepoints report it: they name both threads, but no process.
     pub fn begun(&mut self, time: Nanos, tid: Tid, parent: Tid, same_process: bool) {
         let maker = self.get(parent, None);
         let home = self.process(self.thread(maker).process).local;
@@ -142,7 +142,7 @@ impl Threads {
     /// Same inside a pid namespace, where only the ids of the initial one are known.
     fn begun_outside(&mut self, tid: Tid, maker: Slot, same_process: bool) {
         if let Some(slot) = self.find(tid) {
-            // An earlier owner of the tid, whose end was not seen.
+            // An earlier owner of the tid, whose end was not recorded.
             self.end(slot);
         }
         let koid = self.generations.next(tid);
@@ -175,10 +175,10 @@ impl Threads {
         self.process_mut(slot).in_scope |= included;
     }
 
-    /// The process is already in the snapshot, which does not say that a process in scope started it.
+    /// The process is already in the snapshot, which does not show that a process in scope started it.
     fn inherit_scope(&mut self, pid: LocalId, parent_pid: LocalId) {
         if self.globs.is_some() {
-            // The snapshot does have its cgroup.
+            // The snapshot already has its cgroup.
             return;
         }
         let parent = self.processes.find(parent_pid);
@@ -206,7 +206,7 @@ impl Threads {
                 }
                 return;
             }
-            // An earlier owner of the tid, whose end was not seen.
+            // An earlier owner of the tid, whose end was not recorded.
             self.end(slot);
         }
         let koid = self.generations.next(tid);
@@ -235,13 +235,13 @@ impl Threads {
                 self.thread_mut(slot).origin = Origin::Seen;
                 return slot;
             }
-            // An earlier owner of the tid, whose end was not seen.
+            // An earlier owner of the tid, whose end was not recorded.
             self.end(slot);
         }
         let koid = self.generations.next(*tid);
         let process = match fork {
             Some((local, pid)) => {
-                // Announced in a pid namespace by a fork that could not name this tid.
+                // A fork in a pid namespace announced it, but could not name this tid.
                 self.ids.bind(*tid, local);
                 self.processes.by_id(pid)
             }

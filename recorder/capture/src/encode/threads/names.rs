@@ -25,7 +25,7 @@ impl Threads {
         koid
     }
 
-    /// The thread has another name, which its next event tells; the file keeps the one that it has until then.
+    /// The thread has another name, which its next event will contain; the file keeps the old one until then.
     pub fn forget_name(&mut self, pid: LocalId, tid: LocalId, exec: bool) {
         let Some(slot) = self.ids.tid(tid).and_then(|tid| self.find(tid)) else { return };
         if slot == IDLE {
@@ -38,7 +38,7 @@ impl Threads {
         }
     }
 
-    /// A thread has a new name; with `exec`, its process is another program now.
+    /// A thread was renamed; with `exec`, its process executed a program.
     pub fn renamed(&mut self, pid: LocalId, tid: LocalId, comm: Comm, exec: bool) {
         if let Some(host) = self.ids.tid(tid) {
             let slot = self.get(host, Some(&comm));
@@ -53,7 +53,7 @@ impl Threads {
         if pid != tid || pid == LocalId(0) {
             return;
         }
-        // A name of the greatest length that the kernel keeps may be the beginning of a longer one.
+        // A name of maximum length may be the beginning of a longer one.
         let long = (exec && comm.as_bytes().len() == COMM_CUT)
             .then(|| self.lookup.process_name(pid))
             .flatten()
@@ -72,12 +72,12 @@ impl Threads {
         }
     }
 
-    /// A thread has a new name, as tracepoints report it: they do not say which process it belongs to.
+    /// A thread was renamed, as tracepoints report it, without its process.
     pub fn named(&mut self, tid: Tid, comm: Comm) {
         let slot = self.get(tid, None);
         let home = self.process(self.thread(slot).process).local;
         match (home, self.ids.local(tid)) {
-            // The event does not say whether execve(2) set the name; a name that was cut is completed in either case.
+            // The event does not say whether execve(2) set the name; a truncated name is completed in either case.
             (Some(pid), Some(local)) => self.renamed(pid, local, comm, true),
             _ if slot != IDLE => {
                 let thread = self.thread_mut(slot);
@@ -107,7 +107,7 @@ impl Threads {
                 let comm = waiting.unwrap_or_default();
                 let koid = self.generations.current(tid);
                 let slot = self.insert(tid, koid, process, comm);
-                // Like a name of the snapshot, a name that waited may be out of date.
+                // As for names in the snapshot, a name that was held back may be out of date.
                 self.thread_mut(slot).origin = Origin::Snapshot;
             }
             Some(slot) if self.thread(slot).process != process => {

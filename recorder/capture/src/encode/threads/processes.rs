@@ -1,7 +1,7 @@
 //! The processes that known threads belong to.
 //!
-//! A process is kept while one of its threads is, and found by its id in the recorder's pid namespace. Forks and names announce a process
-//! before its first thread is known; it is then kept until that thread has come and gone.
+//! A process is kept while it has known threads, and found by its id in the recorder's pid namespace. Forks and renames announce a process
+//! before its first thread is known; the process is then kept until that thread has ended.
 
 use std::sync::Arc;
 
@@ -27,9 +27,9 @@ pub struct Process {
     /// Its id in the recorder's pid namespace, if it is in that namespace.
     pub(super) local: Option<LocalId>,
     pub(super) in_scope: bool,
-    /// How many losses there had been when its main thread ended; `None` while that lives.
+    /// How many losses there had been when its main thread ended; `None` while the main thread lives.
     pub(super) main_ended: Option<u32>,
-    /// How many of its threads are known.
+    /// The number of its known threads.
     threads: u32,
 }
 
@@ -90,7 +90,7 @@ impl Processes {
         self.by_pid.get(&pid).copied()
     }
 
-    /// The process with this id, which is added if it is not known.
+    /// The process with this id, which is added if it is unknown.
     pub(super) fn by_id(&mut self, pid: LocalId) -> ProcessSlot {
         match self.find(pid) {
             Some(slot) => slot,
@@ -103,7 +103,7 @@ impl Processes {
         if let Some(old) = self.by_pid.remove(&pid)
             && self.get(old).threads == 0
         {
-            // It was announced, but its first thread was never seen.
+            // The process was announced, but its first thread never appeared.
             self.free.push(old);
         }
         let slot = self.insert(Process::new(pid));
@@ -130,7 +130,7 @@ impl Processes {
         self.get_mut(slot).threads += 1;
     }
 
-    /// One of its threads is forgotten. The process is forgotten with the last one.
+    /// One of its threads is forgotten. The process is forgotten with its last thread.
     pub(super) fn leave(&mut self, slot: ProcessSlot) {
         let process = self.get_mut(slot);
         process.threads = process.threads.saturating_sub(1);

@@ -1,6 +1,6 @@
 //! Adds names to the frames of blobs that were written without them.
 //!
-//! A frame without a function has a label for its place in the file, made by [`super::label`]. It gets a new function, which is inserted
+//! A frame without a function has a label for its place in the file, created by [`super::label`]. It gets a new function, which is inserted
 //! before it:
 //!
 //! ```text
@@ -13,19 +13,20 @@ use rustc_hash::FxHashMap;
 
 use super::{Blobs, PACKET_BYTES, find, interned, label, number_of, numbered, packet, start_of};
 
-/// New functions get numbers that are not used otherwise: the writer counts from 1.
+/// New functions get unused numbers: the writer counts from 1.
 const FIRST: u64 = 1 << 32;
 
-/// The most functions without a name, and the most files, that are known in a sequence of packets. Further ones stay as they are.
+/// The maximum number of functions without a name, and the most files, that are known in a sequence of packets. Further frames are
+/// unchanged.
 const MOST: usize = 256 * 1024;
 
-/// Where a frame is.
+/// The location of a frame.
 #[derive(Clone, Copy, Debug)]
 pub struct Place<'a> {
     pub path: &'a str,
     pub build_id: &'a [u8],
     pub in_kernel: bool,
-    /// The address in the file's own terms, as its symbols have it.
+    /// The address in the file, as in its symbols.
     pub within: u64,
 }
 
@@ -37,7 +38,7 @@ struct Mapping {
     start: u64,
 }
 
-/// What the packets of a sequence have defined.
+/// The definitions in the packets of a sequence.
 #[derive(Debug, Default)]
 struct Sequence {
     /// Functions whose name may be a label of a place.

@@ -1,4 +1,4 @@
-//! Python interpreters in files, and where each version of CPython has what a walk needs.
+//! Python interpreters in files, and the offsets that a walk needs in each version of CPython.
 //!
 //! CPython 3.13 and later describe themselves: `_PyRuntime` begins with a table of offsets (`_Py_DebugOffsets`). For earlier versions the
 //! offsets are those of a build for 64-bit Linux, as its headers give them (`offsetof`); they are the same in all releases of a version.
@@ -26,7 +26,7 @@ pub(in super::super) struct Interpreter {
 /// The offsets of fields in a version.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(in super::super) struct Layout {
-    /// The version is 3 and this.
+    /// The version is 3 followed by this.
     pub(in super::super) minor: u8,
     /// For the walk, with addresses relative to `_PyRuntime`; no key is at 0.
     pub(in super::super) walk: Walk,
@@ -44,19 +44,19 @@ pub(in super::super) struct CodeLayout {
     pub(in super::super) lines: u64,
     /// Where the instructions are in the code object; 0 if they are in another.
     pub(in super::super) instructions: u64,
-    /// The sizes of the heads of strings: of ASCII, and of others.
+    /// The sizes of the headers of strings: of ASCII strings, and of others.
     pub(in super::super) ascii: u64,
     pub(in super::super) compact: u64,
 }
 
-/// The first version whose frames are not objects, and the first in which a frame of its own marks where a C function's begins.
+/// The first version whose frames are not objects, and the first in which a separate frame marks where a C function's frames begin.
 const INNER_FRAMES: u8 = 11;
 const SHIMS: u8 = 12;
 
-/// The most bytes of the table of offsets that are used.
+/// The maximum number of bytes of the table of offsets that are used.
 const TABLE_BYTES: u64 = 50 * 8;
 
-/// Offsets above this are taken for damage.
+/// Larger offsets are treated as damage.
 const FAR: u64 = 1 << 20;
 
 impl Interpreter {
@@ -243,11 +243,11 @@ impl Layout {
     }
 }
 
-/// The least `_PyInterpreterFrame.owner` of frames that are not those of Python functions: `FRAME_OWNED_BY_CSTACK`, since 3.14
+/// The least `_PyInterpreterFrame.owner` of frames that do not belong to Python functions: `FRAME_OWNED_BY_CSTACK`, since 3.14
 /// `FRAME_OWNED_BY_INTERPRETER`.
 const OWNED_BY_C: u64 = 3;
 
-/// The offset of `autoTSSkey` in `_PyRuntime` of 3.13, which its table does not contain. What the walk finds with it is checked.
+/// The offset of `autoTSSkey` in `_PyRuntime` of 3.13, which its table does not contain. The results of the walk are checked.
 const KEY_OF_13: u64 = 2160;
 
 /// By the table of offsets at the beginning of `_PyRuntime`. Versions have added to its parts.
@@ -274,7 +274,7 @@ fn described(minor: u8, table: &[u8]) -> Option<Layout> {
     let frame = thread + 9;
     let code = frame + of_frame;
     let (entry, instruction) = (near(frame + 5)?, near(frame + 3)?);
-    // The rest of a frame is what it works with.
+    // The rest of a frame is the interpreter's working data.
     let frame_bytes = near(frame + 4)?;
     let last = [near(frame + 1)?, near(frame + 2)?, instruction].into_iter().max()?;
     if !(8..120).contains(&frame_bytes) || last + 8 > frame_bytes || entry >= frame_bytes {
@@ -328,7 +328,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn versions_are_told_from_names() {
+    fn versions_are_distinguished_from_names() {
         for (name, minor) in [
             ("python3.9", Some(9)),
             ("libpython3.10.so.1.0", Some(10)),

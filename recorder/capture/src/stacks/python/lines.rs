@@ -1,9 +1,9 @@
-//! The lines that Python's instructions are of, by the tables of code objects.
+//! The source lines of Python instructions, from the tables of code objects.
 
 use std::iter::from_fn;
 
-/// The line of the instruction at `at`, in bytes from the beginning; `None` if it has none. The function begins in line `first`, and `table`
-/// is that of version 3.`minor`.
+/// The line of the instruction at `at`, in bytes from the beginning; `None` if it has none. The function begins in line `first`, and
+/// `table` has the format of version 3.`minor`.
 pub(in super::super) fn line(minor: u8, first: u32, table: &[u8], at: u64) -> Option<u32> {
     let first = i64::from(first);
     let line = match minor {
@@ -14,7 +14,7 @@ pub(in super::super) fn line(minor: u8, first: u32, table: &[u8], at: u64) -> Op
     u32::try_from(line).ok()
 }
 
-/// `co_lnotab`: how far it is to the next line, and how many lines there are between.
+/// `co_lnotab`: the distance to the next line in bytecode, and the number of lines in between.
 fn of_pairs(mut line: i64, table: &[u8], at: u64) -> Option<i64> {
     let mut address = 0;
     for &[bytes, lines] in table.as_chunks().0 {
@@ -27,7 +27,7 @@ fn of_pairs(mut line: i64, table: &[u8], at: u64) -> Option<i64> {
     Some(line)
 }
 
-/// `co_linetable` of 3.10: how long each range is, and how many lines it is below the last that has one.
+/// `co_linetable` of 3.10: the length of each range, and its distance in lines from the last range that has a line.
 fn of_ranges(mut line: i64, table: &[u8], at: u64) -> Option<i64> {
     const NO_LINE: i8 = -128;
     let mut end = 0;
@@ -42,7 +42,8 @@ fn of_ranges(mut line: i64, table: &[u8], at: u64) -> Option<i64> {
     None
 }
 
-/// `co_linetable` since 3.11: entries of a head with bit 7 set, which says how the rest is written, and how many instructions it is about.
+/// `co_linetable` since 3.11: entries whose head has bit 7 set, which describes the format of the rest, and the number of instructions
+/// covered.
 fn of_locations(mut line: i64, table: &[u8], at: u64) -> Option<i64> {
     let (mut rest, mut end) = (table.iter().copied(), 0);
     while let Some(head) = rest.next() {
@@ -68,7 +69,7 @@ fn of_locations(mut line: i64, table: &[u8], at: u64) -> Option<i64> {
     None
 }
 
-/// A number of six bits a byte, the lowest first; bit 6 says that more follow.
+/// A number of six bits a byte, the lowest first; bit 6 means that more follow.
 fn unsigned(rest: &mut impl Iterator<Item = u8>) -> Option<i64> {
     let mut number = 0;
     for shift in (0..60).step_by(6) {
@@ -91,11 +92,11 @@ fn signed(rest: &mut impl Iterator<Item = u8>) -> Option<i64> {
 mod tests {
     use super::*;
 
-    /// A version, the table of a function, and lines, each with the number of instructions that are in it.
+    /// A version, the table of a function, and lines, each with its number of instructions.
     type Compiled = (u8, &'static str, &'static [(u32, u64)]);
 
-    /// A function of fifteen instructions or more, with a loop, `finally`, and a last line far from the others, as each version compiles it,
-    /// with the lines that the version itself gives; 0 stands for none.
+    /// A function of fifteen instructions or more, with a loop, `finally`, and a last line far from the others, as each version compiles
+    /// it, with the lines according to the version itself; 0 means none.
     const COMPILED: [Compiled; 6] = [
         (
             8,

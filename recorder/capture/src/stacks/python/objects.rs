@@ -1,6 +1,6 @@
-//! Reads code objects from the memory of a process, in the process that may wait for that: see [`super::super::files`].
+//! Reads code objects from the memory of a process, in the helper process that may block: see [`super::super::files`].
 //!
-//! The memory is the program's own and may hold anything: each part is bounded, and what is not plausible is ignored.
+//! The memory belongs to the program and may contain anything: each part is bounded, and implausible data is ignored.
 
 use std::fs::File;
 use std::hash::Hasher;
@@ -11,17 +11,17 @@ use rustc_hash::FxHasher;
 use super::super::wire::{Packed, Words};
 use super::layout::CodeLayout;
 
-/// The most characters of a function's name, and of the end of a file's name, that are read.
+/// The maximum number of characters of a function's name, and of the end of a file's name, that are read.
 const MOST_NAME: u64 = 200;
 const MOST_FILE: u64 = 300;
 
-/// The most bytes of a table of lines. Functions with longer ones have no lines.
+/// The maximum number of bytes of a table of lines. Functions with longer tables have no lines.
 const MOST_LINES: u64 = 32 << 10;
 
-/// The most bytes of a code object before its instructions.
+/// The maximum number of bytes of a code object before its instructions.
 const MOST_HEAD: u64 = 512;
 
-/// What is known about a function.
+/// The data of a function.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(in super::super) struct Function {
     pub(in super::super) name: String,
@@ -40,17 +40,17 @@ impl Function {
 /// The outcome for a code object.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(in super::super) enum Found {
-    /// There is none.
+    /// There is no code object.
     Nothing,
-    /// It is the one of this mark.
+    /// It is the object with this mark.
     Same,
     /// The process has ended, or executed another program.
     Gone,
-    /// It is another, with this mark.
+    /// It is another object, with this mark.
     New(u64, Function),
 }
 
-/// Answers a question about code objects, each with the mark of the function that was found there before.
+/// Answers a query about code objects, each with the mark of the function that was found there before.
 pub(in super::super) fn answer(from: &mut Words<'_>, memory: &File) -> Option<Packed> {
     let (code_type, layout) = (from.number()?, CodeLayout::read(from)?);
     let codes = from.numbers()?;
@@ -76,7 +76,7 @@ pub(in super::super) fn answer(from: &mut Words<'_>, memory: &File) -> Option<Pa
     Some(to)
 }
 
-/// Reads such an answer, one for each code object.
+/// Reads such an answer, with one entry for each code object.
 pub(in super::super) fn each_found(answer: &[u8]) -> impl Iterator<Item = Found> {
     let mut from = Words::of(answer);
     std::iter::from_fn(move || {
@@ -93,7 +93,7 @@ pub(in super::super) fn each_found(answer: &[u8]) -> impl Iterator<Item = Found>
     })
 }
 
-/// `known` is the mark of what was found there before, or 0.
+/// `known` is the mark of the object that was found there before, or 0.
 fn read(
     memory: &File,
     (code_type, layout): (u64, &CodeLayout),
@@ -112,7 +112,7 @@ fn read(
     for part in [name, file, lines, first_line.into()] {
         mark.write_u64(part);
     }
-    // No mark at all is 0.
+    // No mark is ever 0.
     let mark = mark.finish().max(1);
     if mark == known {
         return Some(Found::Same);
@@ -223,7 +223,7 @@ mod tests {
     const ASCII: u64 = (1 << 5 | 1 << 6) | 1 << 2;
 
     #[test]
-    fn a_function_is_read_once_and_told_again_only_if_it_is_another() {
+    fn a_function_is_read_once_and_reported_again_only_if_it_is_another() {
         let name = string(4, ASCII, 40, b"work");
         // Interned in a field of sixteen bits, as in some builds.
         let file = string(5, (1 | 1 << 3) << 16, 56, b"/\xe9.py");
@@ -260,7 +260,7 @@ mod tests {
     }
 
     #[test]
-    fn the_memory_of_a_process_that_has_ended_is_told_from_one_without_a_function() {
+    fn the_memory_of_a_process_that_has_ended_is_distinguished_from_one_without_a_function() {
         let mut child = std::process::Command::new("sleep").arg("60").spawn().expect("it is there");
         let memory = File::open(format!("/proc/{}/mem", child.id())).expect("our child's");
         child.kill().expect("it runs");

@@ -5,7 +5,7 @@ use fxtrec_capture::event::{Comm, Kind, Switch, Wake, WakeKind, Waker};
 use fxtrec_kernel::prev_state::PrevState;
 use fxtrec_units::{Cpu, Tid};
 
-/// Parses the text of an event; `None` for events of others. The error says what was expected.
+/// Parses the text of an event; `None` for other events. The error contains the expected text.
 pub(super) fn parse(name: &str, text: &str, head: Head) -> Option<Result<Kind, &'static str>> {
     let kind = match name {
         "sched_switch" => {
@@ -44,7 +44,7 @@ fn with_name(mut switch: Switch, head: Head) -> Switch {
     switch
 }
 
-/// A thread's name. `<...>` stands for a name that the recorder did not know.
+/// A thread's name. `<...>` represents a name that the recorder did not know.
 pub(super) fn comm(name: &str) -> Comm {
     match name {
         "<...>" | "<idle>" => Comm::default(),

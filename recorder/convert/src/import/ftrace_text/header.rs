@@ -16,7 +16,7 @@
 /// The number of flags in a line: four in old kernels, then five, and six or seven in real-time kernels.
 const FLAGS: std::ops::RangeInclusive<usize> = 4..=8;
 
-/// What is known about the columns of flags.
+/// The known facts about the columns of flags.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Columns {
     /// The number of flags in a line: from the header, or from a line that is unambiguous.
@@ -86,7 +86,7 @@ impl Columns {
             && !word.bytes().all(|byte| byte.is_ascii_digit())
     }
 
-    /// Whether the flags say that an interrupt handler was running.
+    /// Whether the flags show that an interrupt handler was running.
     pub(super) fn in_interrupt(&self, flags: &str) -> bool {
         let is_interrupt = |byte: &u8| b"hHsZz".contains(byte);
         match self.interrupt.filter(|_| self.flags == Some(flags.len())) {
@@ -136,7 +136,7 @@ mod tests {
     }
 
     #[test]
-    fn flags_are_told_from_the_seconds_behind_them_or_left_in_doubt() {
+    fn flags_are_distinguished_from_the_seconds_behind_them_or_left_in_doubt() {
         let none = Columns::default();
         assert_eq!(none.flags_of("d..2.42"), Some(5));
         assert_eq!(none.flags_of("d..2142"), None, "four or five flags");

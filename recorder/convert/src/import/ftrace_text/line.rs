@@ -140,7 +140,7 @@ fn is_frame(line: &str) -> bool {
     address.bytes().all(|byte| byte.is_ascii_hexdigit()) && file.ends_with(')')
 }
 
-/// The kernel's `CPU:1 [LOST 123 EVENTS]`, trace-cmd's `CPU:1 [123 EVENTS DROPPED]`; both may lack the count.
+/// The kernel's `CPU:1 [LOST 123 EVENTS]`, trace-cmd's `CPU:1 [123 EVENTS DROPPED]`; in both, the count may be absent.
 fn lost(line: &str) -> Option<Line> {
     let (cpu, rest) = line.trim().strip_prefix("CPU:")?.split_once(" [")?;
     let words = rest.strip_suffix(']')?;
@@ -534,7 +534,7 @@ mod tests {
     }
 
     #[test]
-    fn comments_losses_frames_and_other_events_are_told_apart() {
+    fn comments_losses_frames_and_other_events_are_distinguished() {
         for nothing in [
             "# tracer: nop",
             "cpus=2",
@@ -565,7 +565,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_missing_is_told_with_its_place() {
+    fn what_is_missing_is_reported_with_its_place() {
         let expected = |line: &str| parsed(line).expect_err("it is not whole");
         assert_eq!(expected("nonsense").column, 0);
         let problem = expected("  a-x [000] 1.5: sched_switch: ");

@@ -167,7 +167,7 @@ fn parse(window: &Window) -> Result<Places, ImportError> {
 
 fn layouts(file: &File, event_bytes: u64, events: Section) -> Result<Layouts, ConvertError> {
     let wrong = || ConvertError::from(ImportError::from(PerfDataError::EventBytes(event_bytes)));
-    // The event's ids come after the attribute.
+    // The event's ids follow the attribute.
     let attribute_bytes = event_bytes.checked_sub(SECTION_BYTES).ok_or_else(wrong)?;
     let part = "the descriptions of events";
     let window = events.read(file, part, MOST_BYTES)?;
@@ -212,7 +212,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_pipe_is_told_from_a_file_by_the_size_of_its_head() {
+    fn a_pipe_is_distinguished_from_a_file_by_the_size_of_its_head() {
         for (size, expected) in [(16u64, true), (104, false)] {
             let head = [&b"PERFILE2"[..], &size.to_ne_bytes(), b"rest"].concat();
             assert_eq!(is_pipe(&head), expected);

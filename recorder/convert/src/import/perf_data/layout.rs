@@ -222,7 +222,7 @@ impl Layouts {
         };
         let id = place.and_then(|place| body.get(place..)).and_then(|bytes| bytes.first_chunk());
         let known = id.and_then(|id| self.by_id.get(&u64::from_ne_bytes(*id)));
-        // Records that perf itself made about the state before the recording have no id, and the layout of the first event.
+        // Records that perf itself generated about the state before the recording have no id, and the layout of the first event.
         Ok(known.and_then(|index| self.layouts.get(*index)).copied().unwrap_or(*first))
     }
 }
@@ -245,7 +245,7 @@ mod tests {
     }
 
     #[test]
-    fn a_sample_tells_its_raw_bytes_behind_counters_and_calls() {
+    fn a_sample_has_its_raw_bytes_behind_counters_and_calls() {
         let group = u64::from(b::PERF_FORMAT_GROUP | b::PERF_FORMAT_ID);
         let all = IP | TID | TIME | CPU | PERIOD | READ | CALLCHAIN | RAW;
         let mut body = words(&[1, 7 << 32 | 6, 99, 3, 1, 2, 10, 11, 20, 21, 1, 0xffff]);
@@ -293,7 +293,7 @@ mod tests {
     }
 
     #[test]
-    fn different_layouts_are_told_by_the_events_number() {
+    fn different_layouts_are_reported_by_the_events_number() {
         let mut layouts = Layouts::default();
         let error = layouts.of_record(SAMPLE, &[]).expect_err("no event");
         assert!(error.to_string().contains("does not describe its events"), "{error}");

@@ -6,7 +6,7 @@
 //! ```
 //!
 //! The records are decoded by the same code as in a live recording. Everything is read through [`Bytes`], which cannot read beyond its end,
-//! and no allocation is sized by an unchecked length: these files may come from anywhere.
+//! and no allocation is sized by an unchecked length: these files may be from any source.
 
 mod error;
 mod frames;

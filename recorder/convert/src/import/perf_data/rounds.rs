@@ -1,4 +1,4 @@
-//! Sorts records by time, although the records of each CPU are written together.
+//! Sorts records by time, since the records of each CPU are written together.
 //!
 //! perf reads the CPUs' buffers in rounds, and marks the end of each round. A round may contain records that are older than some of the
 //! previous round, but none that is older than the records of the round before that:

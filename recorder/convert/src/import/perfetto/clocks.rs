@@ -47,7 +47,7 @@ pub(super) struct OwnClock {
     incremental: bool,
     /// Its last time, in its unit.
     last: u64,
-    /// Its time in nanoseconds when the boot-time clock showed the next field.
+    /// Its time in nanoseconds when the boot-time clock showed the value of the next field.
     own: u64,
     boot: Option<u64>,
 }
@@ -114,7 +114,7 @@ impl Clocks {
         }
     }
 
-    /// What to subtract from boot times to get monotonic times, from which boot time on.
+    /// The offset from boot times to monotonic times, by boot time.
     pub(super) fn to_monotonic(&self) -> Suspensions {
         let mut steps: Vec<(u64, u64)> = Vec::new();
         for snapshot in &self.snapshots {
@@ -130,7 +130,7 @@ impl Clocks {
         Suspensions { steps, next: 0, ahead: None }
     }
 
-    /// What to add to monotonic times to get nanoseconds since 1970, by the first snapshot that has both.
+    /// The offset from monotonic times to nanoseconds since 1970, from the first snapshot with both.
     pub(super) fn wall_clock_offset(&self) -> Option<i64> {
         self.snapshots.iter().find_map(|it| {
             let of_trace = it.of(MONOTONIC).or_else(|| it.of(BOOTTIME))?;

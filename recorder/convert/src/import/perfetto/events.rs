@@ -320,7 +320,7 @@ impl Decoder {
                 (4, Value::Bytes(annotation)) => args.annotation(annotation, "", 0)?,
                 (6, Value::Bytes(it)) => legacy = Some(it),
                 (16, value) => time = value.number().saturating_mul(1000),
-                // The stack of a track event is neither that of a wait nor that of a CPU sample.
+                // The stack of a track event belongs neither to a wait nor to a CPU sample.
                 (55 | 56, _) => self.report.count("stacks of track events, left out"),
                 _ => {}
             }

@@ -46,7 +46,7 @@ mod event {
 #[derive(Clone, Copy, Debug)]
 struct Bundle {
     cpu: u16,
-    /// What to add to times to get boot times.
+    /// The offset from its times to boot times.
     ahead: i64,
 }
 
@@ -190,7 +190,7 @@ impl Decoder {
                 }
                 Item::End { tid: tid as u32 }
             }
-            // The thread's last switch says the same.
+            // The thread's last switch shows the same.
             event::PROCESS_FREE => return Ok(()),
             event::BLOCKED_REASON => {
                 let [tid, caller] = numbers(body)?;

@@ -160,7 +160,7 @@ pub(super) enum Item<'a> {
         tid: u32,
         number: Option<u16>,
     },
-    /// Where a thread, which is now woken, was blocked.
+    /// Where a thread that is woken now was blocked.
     Blocked {
         tid: u32,
         stack: u32,

@@ -6,7 +6,7 @@
 //!                        tracks, threads                            open slices
 //! ```
 //!
-//! One pass reads the packets, which may be in any order of time: each CPU's events come in separate bundles. Packets with a time become
+//! One pass reads the packets, which may be in any order of time: each CPU's events are in separate bundles. Packets with a time become
 //! independent items; those without (processes, tracks, clocks) are kept. Then the sorted items are played, when all of that is known. No
 //! length is trusted before that many bytes are present, and everything that is kept has a limit.
 
@@ -133,7 +133,7 @@ struct Decoder {
     events: u64,
     has_wakings: bool,
     has_wakeups: bool,
-    /// Whether wake-ups say if an interrupt caused them.
+    /// Whether wake-ups record if an interrupt caused them.
     has_wakers: bool,
     /// Whether hard and soft interrupts were recorded.
     interrupts: (bool, bool),
@@ -221,7 +221,7 @@ impl Decoder {
     }
 
     fn packet(&mut self, bytes: &[u8]) -> Result<(), Failed> {
-        // Fields that others depend on may come after these.
+        // Fields that others depend on may follow these.
         let (mut time, mut clock, mut id, mut flags, mut dropped) = (None, None, 0, 0, false);
         let (mut interned, mut defaults, mut snapshot) = (None, None, None);
         let mut fields = Fields(bytes);
@@ -239,7 +239,7 @@ impl Decoder {
                 _ => {}
             }
         }
-        // It is put back after the packet.
+        // The buffer is put back after the packet.
         let mut sequence = match self.sequences.remove(&id) {
             Some(sequence) => sequence,
             None if self.sequences.len() < MOST_SEQUENCES => Sequence::default(),
@@ -567,7 +567,7 @@ impl Decoder {
             self.over = Some(self.over.map_or(weight, |over| over.min(weight)));
         }
         let item = Item::Sample { pid, tid, stack, kind, weight, error };
-        // A sampled thread is running: an event at the same time that takes its CPU away comes after the sample.
+        // A sampled thread is running: an event at the same time that takes its CPU away follows the sample.
         if kind == 0 { self.add(time, item) } else { self.add_first(time, item) }
     }
 

@@ -22,7 +22,7 @@ struct Seat {
     last: Option<Side>,
     /// Whether the beginning of the current slice was recorded.
     whole: bool,
-    /// The nesting depth of interrupts, and the begin of the outermost one.
+    /// The nesting depth of interrupts, and the beginning of the outermost one.
     depth: u32,
     since: u64,
     /// The time that interrupts took from the slice, and their number.

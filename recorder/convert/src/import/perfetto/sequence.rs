@@ -1,6 +1,6 @@
 //! The state of one packet writer: interned data, defaults, and its own clocks.
 //!
-//! A packet of a sequence may refer by number to texts, frames and stacks of earlier packets. One flag says that all of this is cleared,
+//! A packet of a sequence may refer by number to texts, frames and stacks of earlier packets. One flag means that all of this is cleared,
 //! another that the packet cannot be read without the lost packets before it.
 
 use rustc_hash::FxHashMap;
@@ -60,9 +60,9 @@ pub(super) struct Sequence {
     pub(super) default_track: u64,
     /// The thread of events without a track.
     pub(super) thread: Option<(u32, u32)>,
-    /// What samples count, if they do not specify it themselves.
+    /// The unit of samples that do not specify it themselves.
     pub(super) samples: Option<Box<str>>,
-    /// Whether everything since the last clear was seen.
+    /// Whether everything since the last clear was read.
     pub(super) is_whole: bool,
     /// Whether it has had a bundle of ftrace events.
     pub(super) has_bundles: bool,

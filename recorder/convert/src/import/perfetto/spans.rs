@@ -263,7 +263,7 @@ impl Spans {
         importer.report.read += 1;
         importer.of_programs(at, |at, writer| {
             let event = match event {
-                // Its begin may have been moved later.
+                // Its beginning may have been moved later.
                 EventKind::DurationComplete { end } => {
                     EventKind::DurationComplete { end: end.max(at) }
                 }

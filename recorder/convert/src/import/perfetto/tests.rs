@@ -101,7 +101,7 @@ pub(super) fn converted(trace: &[u8]) -> (Vec<u8>, Report) {
     (out, report)
 }
 
-/// The trace conforms to the format and to fxtrec's promises.
+/// The trace conforms to the format and to fxtrec's guarantees.
 pub(super) fn assert_sound(fxt: &[u8]) {
     let report = check(&mut Reader::from_slice(fxt), Promises::Fxtrec).expect("readable");
     assert!(report.is_sound(), "{:?}", report.findings);

@@ -50,7 +50,7 @@ impl<'a> Value<'a> {
     /// Each number of a field, which may occur several times or be packed.
     pub(super) fn each(self, mut take: impl FnMut(u64)) -> Result<(), Damaged> {
         match self {
-            // Each number may become eight times as large in memory.
+            // In memory, each number may take eight times as much room.
             Value::Bytes(packed) if packed.len() > MOST_PACKED => Err(Damaged),
             Value::Bytes(packed) => {
                 let mut fields = Fields(packed);
@@ -163,7 +163,7 @@ mod tests {
     }
 
     #[test]
-    fn damage_is_told() {
+    fn damage_is_reported() {
         for damaged in [
             &[8][..],
             &[0xff; 11],

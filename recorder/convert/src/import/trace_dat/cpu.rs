@@ -57,7 +57,7 @@ impl<'a> CpuEvents<'a> {
                 continue;
             };
             if let Some(count) = page.missed {
-                // If the kernel does not say how many events were lost, at least one was.
+                // If the kernel does not report how many events were lost, at least one was.
                 let count = count.unwrap_or(1);
                 self.ready.push_back((page.time(), Next::Event(Kind::Lost(Loss::exactly(count)))));
             }

@@ -22,7 +22,7 @@ pub(super) const EVENT_FORMATS: u16 = 18;
 /// The position of the names of threads.
 pub(super) const COMMS: u16 = 21;
 
-/// Takes the options with the same meaning in both versions, and ignores others.
+/// Processes the options with the same meaning in both versions, and ignores others.
 pub(super) fn take_over(
     number: u16,
     data: &[u8],

@@ -2,7 +2,7 @@
 //!
 //! Scalars have their argument types. An object of scalars is flattened: its members become arguments with dotted names, which Perfetto
 //! shows as a tree. Deeper objects and arrays stay JSON text. The argument `tef:nested` names both kinds, so that writing can rebuild them.
-//! A record has room for 15 arguments: further ones go, as JSON text, into the argument `tef:more`.
+//! A record has room for 15 arguments: further ones are put, as JSON text, into the argument `tef:more`.
 
 use std::borrow::Cow;
 

@@ -84,7 +84,7 @@ impl Importer<'_> {
                 Ok(taken) => self.forgive(taken)?,
                 Err(error) => {
                     self.forgive(Err(error))?;
-                    // A complete value of another type is skipped; otherwise the next object is searched.
+                    // A complete value of another type is skipped; otherwise reading continues at the next object.
                     if source.value::<AnyValue, _>(|_, _| Ok(())).is_err() {
                         if !source.skip_to_next_object()? {
                             return Ok(false);

@@ -136,7 +136,7 @@ impl Importer<'_> {
         args: &mut ArgSet<'a>,
     ) -> Result<Option<(u64, u64)>, ConvertError> {
         let EventKind::DurationComplete { end: Ticks(end) } = kind else { return Ok(None) };
-        // A complete event of FXT stays one.
+        // A complete event of FXT remains one.
         if self.ids.trusts_threads() || self.overlaps.nests(thread, begin, end) {
             return Ok(None);
         }
@@ -154,7 +154,7 @@ impl Importer<'_> {
         Ok(Some((FIRST_OVERLAPPING + self.overlapping, end)))
     }
 
-    /// Writes events that waited for a time, with that of the first event that has one.
+    /// Writes events that waited for a time; they get that of the first event that has one.
     pub(super) fn release_waiting(&mut self) -> Result<(), ConvertError> {
         if self.waiting.is_empty() {
             return Ok(());
@@ -397,7 +397,7 @@ impl Importer<'_> {
         Ok(process.koid)
     }
 
-    /// The creation of an object says what its pointer means.
+    /// The creation of an object defines the meaning of its pointer.
     fn object(
         &mut self,
         fields: &Fields<'_>,

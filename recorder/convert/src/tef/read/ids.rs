@@ -1,8 +1,8 @@
 //! Ids: processes and threads as koids, correlation ids as numbers.
 //!
 //! In JSON a thread id belongs to its process, and any text can be an id. A koid is a number with the same meaning everywhere in the trace.
-//! Numeric ids are kept. If a second process uses a thread id, or if an id is not a number, a koid is made up, and a kernel object record
-//! with the argument `tef:id` holds the original id.
+//! Numeric ids are kept. If a second process uses a thread id, or if an id is not a number, a new koid is generated, and a kernel object
+//! record with the argument `tef:id` holds the original id.
 
 use rustc_hash::FxHashMap;
 use serde_json::value::RawValue;
@@ -25,7 +25,7 @@ pub(super) struct Ids {
     threads_are_unique: bool,
 }
 
-/// A koid, and whether it has just been made up.
+/// A koid, and whether it was just generated.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Koid {
     pub(super) koid: u64,
@@ -89,7 +89,7 @@ impl Ids {
     pub(super) fn thread(&mut self, process: u64, id: Option<&RawValue>) -> Koid {
         let Some(id) = id else { return self.main_thread(process) };
         if let Some(number) = integer(id) {
-            // No thread has the id 0: it stands for "no thread in particular", or the idle task.
+            // No thread has the id 0: it represents "no thread in particular", or the idle task.
             let unique = self.threads_are_unique || number == 0;
             if unique || *self.owners.entry(number).or_insert(process) == process {
                 return Koid::known(number);
@@ -162,7 +162,7 @@ pub(super) fn correlation(
         hash.add(scope.map_or("", RawValue::get).as_bytes());
         return Some(Correlation { number: hash.0, plain: false });
     }
-    // An `id2` that is not an object stands for an id, if the event has no other.
+    // An `id2` that is not an object is treated as an id, if the event has no other.
     let id = id.or(id2.filter(|id2| !id2.get().starts_with('{')))?;
     let plain = is_plain(id);
     let number = number(id)?;

@@ -79,7 +79,7 @@ pub fn read(input: impl Read, out: &mut dyn Write, rigor: Rigor) -> Result<Repor
     Ok(report)
 }
 
-/// What remains to be done after all events are read.
+/// The remaining work after all events are read.
 struct Rest {
     report: Report,
     /// ftrace text that another program wrote.

@@ -1,15 +1,15 @@
 //! Complete events of one thread that overlap without nesting.
 //!
 //! The format allows them, and viewers draw them somehow. A thread in FXT has a stack: readers drop events that do not nest. So the second
-//! one goes onto a separate track, as an asynchronous operation:
+//! one is moved to a separate track, as an asynchronous operation:
 //!
 //! ```text
 //!   JSON     |--- a -----|            FXT   thread  |--- a -----|
 //!                |--- b -----|              async       |--- b -----|
 //! ```
 //!
-//! Files may be sorted by begin, by end, or not at all. For each thread the operations with the latest ends are remembered, as many as a
-//! deep stack has, so memory does not grow with the file.
+//! Files may be sorted by beginning, by end, or not at all. For each thread the operations with the latest ends are remembered, as many as
+//! a deep stack has, so memory does not grow with the file.
 
 use rustc_hash::FxHashMap;
 

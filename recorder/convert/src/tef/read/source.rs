@@ -116,7 +116,7 @@ impl<R: Read> Source<R> {
         Ok(found)
     }
 
-    /// Consumes the next byte, which must be `byte`. `before` describes what was read so far, for errors.
+    /// Consumes the next byte, which must be `byte`. `before` describes the preceding text, for errors.
     pub(super) fn expect(&mut self, byte: u8, before: &str) -> Result<(), ConvertError> {
         if self.take(byte)? {
             return Ok(());

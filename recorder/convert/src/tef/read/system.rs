@@ -41,7 +41,7 @@ const FTRACE: &[u8] = b"# tracer:";
 /// Bytes of a string that are copied at a time.
 const PIECE_BYTES: usize = 64 * 1024;
 
-/// Imports ftrace text into a trace, if it has any events. The events outside of the text say to which process a thread belongs.
+/// Imports ftrace text into a trace, if it has any events. The events outside of the text show to which process a thread belongs.
 pub(super) fn imported(
     text: &File,
     owners: &FxHashMap<u32, u32>,

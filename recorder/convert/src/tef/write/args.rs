@@ -7,7 +7,7 @@ use fxt_reader::record::{Arg, Args, Value};
 use super::json::{self, Object};
 use crate::tef::{MAX_EXACT, marks, notes, types};
 
-/// The most arguments that a record can have ("Arguments").
+/// The maximum number of arguments that a record can have ("Arguments").
 const MAX_ARGS: usize = fxt_format::limits::MAX_ARGS;
 
 /// Arguments by name, with their types if JSON cannot express them.
@@ -84,7 +84,7 @@ impl<'a> Split<'a> {
         }
     }
 
-    /// Writes all notes as fields again. Null stands for an absent field.
+    /// Writes all notes as fields again. Null represents an absent field.
     pub(super) fn write_notes(&self, object: &mut Object<'_>) {
         for arg in self.notes.as_slice() {
             let own_use =

@@ -15,7 +15,7 @@ use crate::tef::{marks, notes};
 /// JSON text that did not fit into records, and blobs for the end of the document.
 #[derive(Debug, Default)]
 pub(super) struct Kept {
-    /// Events by number, until the record that represents them, which comes right after them.
+    /// Events by number, until the record that represents them, which follows them directly.
     events: FxHashMap<u64, Vec<u8>>,
     blobs: Spool,
 }

@@ -1,4 +1,4 @@
-//! What is known about koids: names, processes, and original ids in JSON.
+//! The known facts about koids: names, processes, and original ids in JSON.
 
 use fxt_reader::Koid;
 use rustc_hash::FxHashMap;
@@ -9,11 +9,11 @@ use super::json;
 pub(super) struct Names {
     processes: FxHashMap<Koid, String>,
     threads: FxHashMap<Koid, ThreadName>,
-    /// The JSON text of the original ids of made-up koids.
+    /// The JSON text of the original ids of generated koids.
     originals: FxHashMap<Koid, String>,
 }
 
-/// What is known about a thread.
+/// The known facts about a thread.
 #[derive(Debug)]
 pub(super) struct ThreadName {
     pub(super) name: String,

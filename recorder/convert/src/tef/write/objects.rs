@@ -19,7 +19,7 @@ impl Exporter<'_> {
     pub(super) fn kernel_object(&mut self, object: &KernelObject<'_>) {
         let mut split = Split::of(object.args);
         if let Some(original) = split.note(notes::ID) {
-            // Made up for an id that is not a number, or that two processes use.
+            // It is made up for an id that is not a number, or that two processes use.
             let mut json = Vec::new();
             write_value(&mut json, original, false, true);
             let json = String::from_utf8_lossy(&json).into_owned();
@@ -94,7 +94,7 @@ impl Exporter<'_> {
     pub(super) fn userspace_object(&mut self, object: &UserspaceObject<'_>) {
         let split = Split::of(object.args);
         if split.note(notes::PHASE).is_some() {
-            // Made for an event that is written as well.
+            // It is made up for an event that is written as well.
             return;
         }
         let mut event =
@@ -116,7 +116,7 @@ impl Exporter<'_> {
         event
     }
 
-    /// A large blob with metadata becomes a snapshot; without metadata, it goes to `otherData`.
+    /// A large blob with metadata becomes a snapshot; without metadata, it is written to `otherData`.
     pub(super) fn large_blob(&mut self, blob: &LargeBlob<'_>) -> Result<(), ConvertError> {
         let Some(LargeBlobMetadata { time, thread, args }) = blob.metadata else {
             return self.large_blob_without_metadata(blob);

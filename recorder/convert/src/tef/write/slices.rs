@@ -261,7 +261,7 @@ fn write_name(mut event: Object<'_>, what: &str, cpu: Option<Cpu>, name: &str) {
     event.end();
 }
 
-/// Writes the begin of a slice, and its end without the additional fields.
+/// Writes the beginning of a slice, and its end without the additional fields.
 fn cpu_slice<'d>(
     document: &'d mut Document<'_>,
     cpu: Cpu,

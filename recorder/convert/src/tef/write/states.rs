@@ -13,7 +13,7 @@ use crate::tef::marks;
 /// The state of a thread after it left a CPU. `letters` are the kernel's letters for it, if the trace has them.
 pub(super) fn after(state: ThreadState, letters: Option<&str>) -> State {
     let state = match state {
-        // The exact state does not matter here: the thread is neither runnable nor gone.
+        // The exact state does not matter here: the thread is neither runnable nor dead.
         ThreadState::Undefined(_) => ThreadState::Blocked,
         state => state,
     };

@@ -9,7 +9,7 @@ use serde::Deserialize;
 
 use super::play::{Sums, Time};
 
-/// A slice: its begin and end, and the thread that had the CPU, or the number of the thread's state.
+/// A slice: its beginning and end, and the thread that had the CPU, or the number of the thread's state.
 type Slice = (u64, u64, u64);
 
 /// The lanes of CPUs by number, and of threads by index.

@@ -43,7 +43,7 @@ pub(super) enum Step {
     Lose { cpu: u16, incoming: usize },
 }
 
-/// With this many losses for each hundred other steps.
+/// Random steps, with this many losses per hundred other steps.
 pub(super) fn steps(losses: u32) -> impl Strategy<Value = Vec<(u64, Step)>> {
     let switch = (0..CPUS, 0..LEAVES.len(), 0..THREADS.len() + 2)
         .prop_map(|(cpu, leaves, incoming)| Step::Switch { cpu, leaves, incoming });
@@ -258,7 +258,7 @@ impl Play {
                 inferred: true,
             },
         );
-        // The occupant of the CPU between the gap and now is unknown.
+        // The occupant of the CPU between the gap and this event is unknown.
         self.sums.change(switched.incoming);
     }
 

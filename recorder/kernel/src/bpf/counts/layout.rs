@@ -56,7 +56,7 @@ pub(in crate::bpf) struct Counted {
     pub(in crate::bpf) buckets: [AtomicU32; BUCKETS],
 }
 
-/// Takes the value and resets it. Most values are 0, and are not written to.
+/// Takes the value and resets it. Most values are 0, and do not need to be reset.
 fn take_double(word: &AtomicU64) -> u64 {
     match word.load(Ordering::Relaxed) {
         0 => 0,
@@ -145,7 +145,7 @@ pub enum Measure {
     Slice,
     /// From a switch out in a waiting state other than `D` to the wake-up.
     Blocked,
-    /// Same in the state `D`.
+    /// The same in the state `D`.
     BlockedD,
 }
 
@@ -159,7 +159,7 @@ impl Measure {
 pub struct Shape {
     /// How many slots a hash leads to.
     pub slots: usize,
-    /// The most CPUs that there may ever be.
+    /// The number of possible CPUs.
     pub cpus: usize,
 }
 
@@ -213,13 +213,13 @@ impl Key {
     }
 }
 
-/// A histogram, and what is known exactly.
+/// A histogram, and the exact figures.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Histogram {
     /// In nanoseconds, like [`Histogram::max`].
     pub sum: u64,
     pub max: u64,
-    /// Samples whose beginning or end is not known; they are not included in the other figures.
+    /// Samples whose beginning or end is unknown; they are not included in the other figures.
     pub censored: u64,
     pub buckets: [u64; BUCKETS],
 }
@@ -271,7 +271,7 @@ pub struct Figures {
     /// Waits with throttled time, and its sum in nanoseconds. It is not part of the wait.
     pub throttles: u64,
     pub throttled_ns: u64,
-    /// Waits whose kind and beginning are not known.
+    /// Waits whose kind and beginning are unknown.
     pub unknown: u64,
 }
 

@@ -1,5 +1,5 @@
-//! Figures without records: separate programs on the scheduler's tracepoints that count in tables of the kernel's memory,
-//! by cgroup or by thread. They are loaded only on request, and share nothing with those that record.
+//! Figures without records: separate programs on the scheduler's tracepoints that count in tables in kernel memory, by cgroup or by thread.
+//! They are loaded only on request, and share nothing with those that record.
 //!
 //! ```text
 //!   sched_switch, sched_wakeup, sched_wakeup_new --> programs --> what each thread does, and since when
@@ -7,7 +7,7 @@
 //!                                                       +--> table of this CPU: a slot for each cgroup, with histograms
 //! ```
 //!
-//! The definitions are those of a recording's report, so that its sums and counts and these agree. The programs are in
+//! The definitions are those of a recording's report, so that both agree in sums and counts. The programs are in
 //! `recorder/kernel/bpf/counts.bpf.c`; [`layout`] describes where each count is kept.
 
 pub(super) mod layout;
@@ -28,7 +28,7 @@ use crate::sys::{Mapping, Sys};
 pub use layout::{BUCKETS, FIRST_BOUND, Figures, Histogram, Key, Measure, Row, Shape, bound};
 use layout::{CpuHead, PLACES_BYTES, Slot};
 
-/// What separate figures are kept for. The numbers are those of `counts.bpf.c`.
+/// The objects for which separate figures are kept. The numbers are those of `counts.bpf.c`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum KeyBy {
     Cgroup,
@@ -43,22 +43,22 @@ pub struct Wanted {
     pub shape: Shape,
     /// The cgroups by which threads are distinguished.
     pub hierarchy: Hierarchy,
-    /// Whether stolen time is wanted.
+    /// Whether to count stolen time.
     pub steal: bool,
 }
 
-/// What is missing from the figures since the programs were attached.
+/// The data that is missing from the figures since the programs were attached.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Missing {
-    /// Events that no program saw since it was running already on their CPU, where the kernel counts that.
+    /// Events that no program saw because it was already running on their CPU, if the kernel counts that.
     pub unseen: u64,
     /// Threads whose entry was replaced by that of a thread with the same lower bits in its id, so that the start of their state is lost.
     pub evicted: u64,
-    /// Figures that went to "other" since the table was full.
+    /// Figures that went to "other" because the table was full.
     pub overflowed: u64,
 }
 
-/// The programs with their maps. Dropping this removes all of it.
+/// The programs with their maps. Dropping this removes the programs and maps.
 #[derive(Debug)]
 pub struct SchedCounts {
     sys: Box<dyn BpfSys + Send>,
@@ -68,11 +68,11 @@ pub struct SchedCounts {
     tells_steal: bool,
     tells_throttles: bool,
     cpus: Mapping,
-    /// A map of maps with one of the others in it: after each change of such a map the kernel waits until every CPU has left
-    /// the programs that run.
+    /// A map of maps, with another map as its value: after each change of such a map, the kernel waits until every running program has
+    /// ended.
     fence: OwnedFd,
     fence_inner: OwnedFd,
-    /// Which of the two tables is counted in.
+    /// The table in which programs currently count.
     table: usize,
 }
 
@@ -125,7 +125,7 @@ impl SchedCounts {
                 ("counts_throttles", throttles.into()),
             ];
             let programs = object.with(&choices, &maps, &[])?;
-            // Switches come first: a thread whose switch out was not seen has no wait.
+            // Switches are attached first: a thread whose switch-out was not seen has no wait.
             let mut named = vec![
                 ("fxtrec_count", "sched_switch"),
                 ("fxtrec_count_n", "sched_wakeup_new"),
@@ -141,7 +141,7 @@ impl SchedCounts {
         };
         let queues = types.has("leads_to_run_queue");
         let steal = wanted.steal && queues && types.has("counts_steal");
-        // Before Linux 6.18, a program would have to look at both ends of every wait.
+        // Before Linux 6.18, a program would have to be called at both ends of every wait.
         let marks = types.has("marks_throttled");
         let throttles = queues && marks && types.has("counts_throttling");
         let ways = vec![(steal, throttles), (steal, false)];
@@ -170,8 +170,8 @@ impl SchedCounts {
         let shape = self.wanted.shape;
         let (at, slots) = (cpu * shape.cpu_bytes(), shape.slots_of_cpu());
         assert!(at + shape.cpu_bytes() <= self.cpus.len());
-        // SAFETY: the assertion keeps the value inside of the mapping, which lives as long as the references and begins at a
-        // page; sizes of values are multiples of eight. Programs and this access its words only whole.
+        // SAFETY: the assertion keeps the value inside of the mapping, which lives as long as the references and begins at a page; sizes of
+        // values are multiples of eight. Programs and this code access its words only as a whole.
         unsafe {
             let head = self.cpus.base().add(at).cast::<CpuHead>();
             (&*head, std::slice::from_raw_parts(head.add(1).cast(), slots))
@@ -182,7 +182,7 @@ impl SchedCounts {
         (0..self.wanted.shape.cpus).map(|cpu| self.cpu(cpu).0)
     }
 
-    /// Lets the programs run.
+    /// Starts the programs.
     ///
     /// # Errors
     /// [`BpfError::Attach`].
@@ -192,14 +192,14 @@ impl SchedCounts {
         Ok(())
     }
 
-    /// Stops the programs, and waits until none is running any more; their counts stay.
+    /// Stops the programs, and waits until none is running; their counts stay.
     pub fn detach(&mut self) {
         self.links.clear();
-        // Without, what one on its way counts would be there for another call of `take` only.
+        // Without this, the counts of a running program would appear only in a later call of `take`.
         let _ = self.wait_for_programs();
     }
 
-    /// Returns once all programs that were on their way have ended.
+    /// Returns once all programs that were running have ended.
     fn wait_for_programs(&self) -> io::Result<()> {
         self.sys.map_set_maps(self.fence.as_fd(), &[(0, self.fence_inner.as_fd())])
     }
@@ -209,21 +209,21 @@ impl SchedCounts {
         self.tells_steal
     }
 
-    /// Whether it is counted for how long quotas kept threads from running, which is else a part of their waits.
+    /// Whether the time for which quotas kept threads from running is counted; otherwise it is a part of their waits.
     pub fn tells_throttles(&self) -> bool {
         self.tells_throttles
     }
 
-    /// Bytes of the kernel's memory that it takes.
+    /// Kernel memory used, in bytes.
     pub fn bytes(&self) -> usize {
         PLACES_BYTES + self.cpus.len()
     }
 
-    /// Returns what was counted since the last call, each key once, in no particular order. A thread that was renamed during the call has
-    /// one of its names.
+    /// Returns the counts since the last call, each key once, in no particular order. A thread that was renamed during the call has one of
+    /// its names.
     ///
     /// # Errors
-    /// What bpf(2) returns when it is asked to wait for the programs. Nothing is lost then.
+    /// Errors of bpf(2) when it waits for the programs. In that case, nothing is lost.
     pub fn take(&mut self) -> io::Result<Vec<Row>> {
         let old = self.table;
         self.count_in(1 - old);

@@ -1,4 +1,4 @@
-//! What the programs count, against the running kernel.
+//! Compares the programs' counts with known activity, on the running kernel.
 
 use super::*;
 use crate::sys::Linux;
@@ -15,7 +15,7 @@ fn bounds_are_powers_of_two_of_a_second_and_one_lies_in_each_octave() {
     assert_eq!(bound(32), Some(256_000_000_000));
     assert_eq!(bound(40), Some(65_536_000_000_000));
     assert_eq!(bound(41), None);
-    // The programs begin from the highest bit.
+    // The programs shift from the highest bit.
     assert!(
         (0..41).all(|bucket| bound(bucket).is_some_and(|it| it.ilog2() as usize == bucket + 5))
     );
@@ -65,10 +65,10 @@ fn the_running_kernel_counts_how_long_a_thread_slept_and_ran() {
     for key in [KeyBy::Cgroup, KeyBy::CgroupAndName] {
         drop(open(key, shape()));
     }
-    // Other tests make threads meanwhile, more than a thousand.
+    // Other tests create threads in the meantime, more than a thousand.
     let mut counts = open(KeyBy::Thread, Shape { slots: 4096, ..shape() });
     counts.attach().expect("the programs run");
-    // While a program runs of which the kernel has no events, a wake-up can be missed: then fewer sleeps are known.
+    // While another program that this kernel does not report runs, a wake-up can be missed; in that case fewer sleeps are known.
     let attempts = 5;
     let whole = (0..attempts).filter(|_| all_five_sleeps_are_counted(&mut counts)).count();
     assert!(whole >= 1, "none of {attempts} threads has all of its sleeps");
@@ -78,7 +78,7 @@ fn the_running_kernel_counts_how_long_a_thread_slept_and_ran() {
     assert_eq!(counts.missing().overflowed, 0);
 }
 
-/// Lets a thread sleep five times. Asserts that what was counted is right, and returns whether all five sleeps were.
+/// Lets a thread sleep five times. Asserts that the counts are correct, and returns whether all five sleeps were counted.
 fn all_five_sleeps_are_counted(counts: &mut SchedCounts) -> bool {
     let begin = crate::clock::now();
     let sleeper = std::thread::Builder::new().name("counted".to_owned()).spawn(|| {
@@ -112,7 +112,7 @@ fn all_five_sleeps_are_counted(counts: &mut SchedCounts) -> bool {
 }
 
 #[test]
-fn cgroups_of_either_version_are_told_by_their_numbers() {
+fn cgroups_of_either_version_are_reported_by_their_numbers() {
     use std::os::unix::fs::MetadataExt;
     if !is_root() {
         return;
@@ -134,7 +134,7 @@ fn cgroups_of_either_version_are_told_by_their_numbers() {
         let script = format!("echo $$ > {} && sleep 0.05", procs.display());
         let done = std::process::Command::new("sh").args(["-c", &script]).status();
         counts.detach();
-        // A thread that has just ended may still be in it.
+        // A thread that has just ended may still be listed.
         let gone = (0..200).any(|_| {
             std::thread::sleep(std::time::Duration::from_millis(5));
             std::fs::remove_dir(&folder).is_ok()

@@ -16,18 +16,18 @@ use crate::units::Cpu;
 pub(super) struct OfCalls {
     pub(super) outer: OwnedFd,
     pub(super) programs: Vec<Loaded>,
-    /// The wanted calls, if not all are. The programs use it.
+    /// The calls to record, if not all. The programs use it.
     _numbers: Option<Memory>,
-    /// Empty after they were taken.
+    /// Empty after they were returned.
     pub(super) lanes: Vec<(Cpu, Lane)>,
 }
 
 impl OfCalls {
-    /// Makes the lanes of all CPUs, with the same shape as those of switches, and loads the programs; `None` if the kernel does not
+    /// Creates the lanes of all CPUs, with the same shape as those of switches, and loads the programs; `None` if the kernel does not
     /// support these. `setting` is that of the programs on switches.
     ///
     /// # Errors
-    /// [`BpfError`] if the kernel lacks some resource.
+    /// [`BpfError`] if the kernel has too few resources.
     pub(super) fn open(
         sys: &dyn BpfSys,
         object: &Object,

@@ -1,4 +1,4 @@
-//! Refusals and their handling, on a kernel whose maps are files.
+//! Refusals and their handling, on a simulated kernel whose maps are files.
 
 use std::cell::{Cell, RefCell};
 use std::collections::VecDeque;
@@ -12,18 +12,18 @@ use super::*;
 use crate::sys::Mapping;
 use crate::units::Tid;
 
-/// Grants maps as files, which can be mapped in the same way, and refuses what the test wants refused.
+/// Grants maps as files, which can be mapped in the same way, and refuses what the test selects.
 #[derive(Debug, Default)]
 struct Kernel {
     /// The largest value that a map may have.
     most_value_bytes: Option<u32>,
-    /// The answer of its verifier to every program.
+    /// The verifier's answer to every program.
     verdict: Option<&'static str>,
     /// Another way of refusing programs.
     refusal: Option<i32>,
-    /// How many programs are not verified to the end, since a signal comes.
+    /// How many loads are interrupted by a signal.
     interrupted: Cell<u32>,
-    /// Bytes of the values of the requested maps.
+    /// The sizes of the values of the requested maps, in bytes.
     asked: RefCell<Vec<u32>>,
 }
 
@@ -147,7 +147,7 @@ fn of_several_ways_the_first_that_the_kernel_accepts_is_taken() {
     assert_eq!(first_loaded(ways, Way::LEAST, |_| Ok("the first")).expect("it works"), "the first");
 }
 
-/// Writes records as a program does.
+/// Writes records like a program.
 struct Writer {
     mapping: Mapping,
     shape: LaneShape,
@@ -209,7 +209,7 @@ fn a_lane_is_closed_between_two_records_and_again_if_a_program_opened_it() {
     let lane = Lane::new(&kernel, shape).expect("a lane");
     let mapping = Mapping::new(Some(lane.map()), shape.bytes()).expect("the same memory");
     let program = |busy: u64| {
-        // SAFETY: the word is aligned and inside of the mapping, which outlives the closure, and is accessed only whole.
+        // SAFETY: the word is aligned and inside of the mapping, which outlives the closure, and is accessed only as a whole.
         let word =
             unsafe { AtomicU64::from_ptr(mapping.base().add(lane::at::BUSY as usize).cast()) };
         word.swap(busy, Ordering::Relaxed)
@@ -233,14 +233,14 @@ fn a_thread_is_new_in_scope_once() {
     assert!(scope.insert(Tid(6)), "another bit of the same place in another word");
 }
 
-/// Puts maps into a map of maps, and compares the ids that it has afterwards with theirs.
+/// Puts maps into a map of maps, and compares the ids that it contains afterwards with theirs.
 fn assert_sets(how: impl Fn(BorrowedFd<'_>, &[(u32, BorrowedFd<'_>)]) -> io::Result<()>) {
     let linux = sys::LinuxBpf;
     let inner = MapSpec::memory(8, false);
     let maps: Vec<OwnedFd> = (0..100).map(|_| linux.map_create(&inner).expect("a map")).collect();
     let outer = linux.map_create(&MapSpec::of_maps(200, Some(maps[0].as_fd())));
     let outer = outer.expect("a map of maps");
-    // Every second place remains empty, and their order is not that of the keys.
+    // Every second slot remains empty, and their order is not that of the keys.
     let placed: Vec<_> =
         maps.iter().enumerate().map(|(at, map)| (198 - 2 * at as u32, map.as_fd())).collect();
     how(outer.as_fd(), &placed).expect("the kernel takes them");

@@ -1,10 +1,10 @@
 //! Where threads block: separate programs on the scheduler's tracepoints, which are loaded only if stacks are requested. They are in
 //! `recorder/kernel/bpf`: `notes.h` notes which threads wait, `stacks.bpf.c` turns the stack of the running thread into a sample.
 //!
-//! A thread that is being switched in has not run yet: its kernel stack is still that of its wait, so it is walked then, and only if the
-//! wait was long enough. Only the thread itself can read its user stack, at a point where it has its memory again and is still in its wait.
-//! On x86 the CPU interrupts itself for that: a bell of BPF is rung, which the kernel does by an interrupt (`irq_work`), and that comes as
-//! soon as the switch is over.
+//! A thread that is being switched in has not run yet: its kernel stack is still that of its wait, so it is walked at this point, and only
+//! if the wait was long enough. Only the thread itself can read its user stack, at a point where it has its memory again and is still in
+//! its wait. On x86 the CPU interrupts itself for that: a BPF bell is rung, for which the kernel uses an interrupt (`irq_work`) that occurs
+//! as soon as the switch is over.
 //!
 //! ```text
 //!   sched_switch     goes out to block   note of its id := since when
@@ -14,15 +14,14 @@
 //!                                        and put all of it into the ring
 //! ```
 //!
-//! Between the two, nothing else switches on that CPU. Elsewhere the second part is on `sched_exit_tp` (since Linux 6.15), which follows
-//! every switch, so it costs time there too, and no bell is rung. Where there is neither, the user stack is taken when the thread is
-//! switched out, into the kernel's table of stacks, which keeps one copy of each, and nothing is copied.
+//! Between the two, nothing else switches on that CPU. On other machines the second part is on `sched_exit_tp` (since Linux 6.15), which
+//! follows every switch, so it costs time there too, and no bell is rung. If neither is available, the user stack is recorded when the
+//! thread is switched out, into the kernel's table of stacks, which stores each distinct stack once, and its memory is not copied.
 //!
-//! Two more programs are optional: on `sched_waking`, where the thread that ends a long wait runs, and on the
-//! samples of a clock.
+//! Two more programs are optional: one on `sched_waking`, where the thread that ends a long wait runs, and one on clock samples.
 //!
-//! If programs record switches, these note which threads wait ([`WaitNotes`]), because they have the time and both threads at hand: calling
-//! a second program on `sched_switch` costs more than all that it does.
+//! If programs record switches, these note which threads wait ([`WaitNotes`]), because they already have the time and both threads: calling
+//! a second program on `sched_switch` costs more than its own work.
 //!
 //! ```text
 //!   BlockedStacks::open        maps, and the programs that come behind a switch
@@ -65,85 +64,84 @@ const BEHIND: &str = "fxtrec_stacks_u";
 const WAKING: &str = "fxtrec_stacks_w";
 const CLOCK: &str = "fxtrec_stacks_c";
 
-/// Where a thread that was switched in has its memory again.
+/// The hook at which a thread that was switched in has its memory again.
 const SCHED_EXIT: &str = "sched_exit_tp";
 
-/// Where x86 begins the work for which a CPU has interrupted itself.
+/// The x86 function that begins the work for which a CPU has interrupted itself.
 const INTERRUPTED: &str = "irq_work_entry";
 
-/// How many notes there are of threads that wait. If two threads with the same lower bits of their ids wait at the same time, the earlier
-/// wait is given up and counted. After them are the numbers of user stacks, if these are taken when a thread is switched out.
+/// The number of notes of waiting threads. If two threads with the same lower bits of their ids wait at the same time, the earlier wait is
+/// abandoned and counted. After them are the numbers of user stacks, if these are recorded when a thread is switched out.
 const NOTES: usize = 64 * 1024;
 
-/// Bytes of a bell: a thousand long waits of a CPU from one look at the samples to the next.
+/// Size of a bell: a thousand long waits of a CPU between two reads of the samples.
 const BELL_BYTES: usize = 16 << 10;
 
-/// Bytes of the ring that samples come through: enough for about three thousand of the largest, as when many threads are switched out at
-/// the same time.
+/// Size of the ring for samples: enough for about three thousand of the largest, as when many threads are switched out at the same time.
 const RING_BYTES: usize = 16 << 20;
 
-/// The same if only waits of chosen threads are recorded.
+/// The same if only waits of selected threads are recorded.
 const SMALL_RING_BYTES: usize = 4 << 20;
 
-/// The same if much of each stack is copied: two thousand and more.
+/// The same if much of each stack is copied: more than two thousand.
 const LARGE_RING_BYTES: usize = 64 << 20;
 
-/// How much of a program's stack can be copied, in bytes; a multiple of the least. One more block is requested, because the first has only
-/// the rest of its page, and the kernel permits 32 KiB for each CPU's part of a map's value.
+/// How much of a program's stack can be copied, in bytes; a multiple of the minimum. One more block is requested, because the first covers
+/// only the rest of its page, and the kernel permits 32 KiB for each CPU's part of a map's value.
 pub const LEAST_COPY: usize = BLOCK;
 pub const MOST_COPY: usize = 6 * BLOCK;
 const BLOCK: usize = 4096;
 
-/// How many different user stacks there is room for, before Linux 6.15.
+/// The maximum number of different user stacks, before Linux 6.15.
 const USER_STACKS: u32 = 16 * 1024;
 
 /// Maximum number of frames of a user stack; no more than the kernel's default for `perf_event_max_stack`.
 pub const USER_FRAMES: usize = 127;
 
-/// The most frames of a kernel stack.
+/// The maximum number of frames of a kernel stack.
 pub const KERNEL_FRAMES: usize = 64;
 
-/// What a sample begins with: `sample.h` has the same. The frames of the kernel follow, those of the program, and the top of its stack.
+/// The beginning of a sample, as in `sample.h`. It is followed by the frames of the kernel, those of the program, and the top of its stack.
 #[repr(C)]
 pub(super) struct Head {
     pub(super) since: u64,
     pub(super) until: u64,
     pub(super) tid: u32,
     pub(super) pid: u32,
-    /// Bytes of the user stack, or its number in the table; [`NO_PROGRAM`], and what else is negative is an error.
+    /// Size of the user stack in bytes, or its number in the table; [`NO_PROGRAM`]; other negative values are errors.
     pub(super) user: i64,
-    /// Bytes of the kernel's stack.
+    /// Size of the kernel's stack in bytes.
     pub(super) kernel: i64,
     pub(super) space: u64,
     pub(super) registers: Registers,
-    /// How many bytes of the program's stack there are.
+    /// How many bytes of the program's stack follow.
     pub(super) copied: u64,
     pub(super) kind: u32,
     /// The thread that was woken.
     pub(super) woken: u32,
-    /// How the walk of Python functions ended, and how many frames there are.
+    /// How the walk of Python functions ended, and the number of frames.
     pub(super) python: u32,
     pub(super) python_frames: u32,
     pub(super) object: Described,
 }
 
-/// What is ahead of a sample in the memory of its CPU: a word, and a frame of Python.
+/// The data before a sample in the memory of its CPU: a word, and a Python frame.
 pub(super) const AHEAD_BYTES: usize = 2 * size_of::<u64>() + FRAME_BYTES;
 
-/// The largest sample without the top of the stack, including what precedes it.
+/// The largest sample without the top of the stack, including the data before it.
 const SCRATCH_BYTES: usize = AHEAD_BYTES
     + size_of::<Head>()
     + (KERNEL_FRAMES + USER_FRAMES + 2 * PYTHON_FRAMES) * size_of::<u64>();
 
 const NO_PROGRAM: i64 = i32::MIN as i64;
 
-/// What programs count.
+/// The counters of the programs.
 #[repr(C)]
 #[derive(Debug)]
 pub(super) struct Shared {
     /// Samples for which the ring had no room.
     pub(super) no_room: AtomicU64,
-    /// Notes that were taken from a thread that still waited.
+    /// Notes that were replaced while their thread was still waiting.
     pub(super) given_up: AtomicU64,
 }
 
@@ -158,17 +156,17 @@ pub struct Registers {
     pub link: u64,
 }
 
-/// A user stack, as far as the kernel could tell it.
+/// A user stack, as far as the kernel could read it.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Walked {
-    /// What frame pointers lead to, the innermost first.
+    /// The return addresses found by frame pointers, the innermost first.
     pub frames: Vec<u64>,
     pub registers: Registers,
-    /// The bytes at the stack's top, which the stack register points to; empty when they could not be read.
+    /// The bytes at the stack's top, which the stack register points to; empty if they could not be read.
     pub top: Vec<u8>,
-    /// Whether frame pointers lead on: there was no room for more.
+    /// Whether frame pointers lead to further frames, for which there was no room.
     pub is_cut: bool,
-    /// The Python functions, the innermost first, as the interpreter's own lists have them.
+    /// The Python functions, the innermost first, from the interpreter's own lists.
     pub python: Vec<PythonFrame>,
     pub python_end: PythonEnd,
 }
@@ -176,11 +174,11 @@ pub struct Walked {
 /// The outcome for a thread's user stack.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum UserStack {
-    /// It was taken after the wait.
+    /// It was recorded after the wait.
     Walked(Box<Walked>),
-    /// It has none: it is one of the kernel's own threads.
+    /// It has none, because it is a kernel thread.
     NoProgram,
-    /// It is in the table, under this number.
+    /// It is in the table, with this number.
     Number(u32),
     /// The first frame could not be read.
     Unreadable,
@@ -190,27 +188,27 @@ pub enum UserStack {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Wanted {
-    /// Which waits are long.
+    /// The minimum length of a long wait.
     pub over: Nanos,
-    /// Also that of the thread that ends a long wait.
+    /// The stack of the thread that ends a long wait is recorded, too.
     pub wakes: bool,
-    /// Also those of threads that run, this many times a second on each CPU.
+    /// The stacks of running threads are recorded, too, this many times a second on each CPU.
     pub frequency: Option<u32>,
-    /// How much of the program's stack is copied at most, in bytes, to unwind it by tables alone: from [`LEAST_COPY`] to [`MOST_COPY`];
-    /// `None` for what most programs need.
+    /// The maximum part of the program's stack to copy, in bytes, to unwind it by tables alone: from [`LEAST_COPY`] to [`MOST_COPY`];
+    /// `None` for the default, which suffices for most programs.
     pub copy: Option<usize>,
-    /// Only waits of chosen threads: see [`BlockedStacks::choose`].
+    /// Only waits of selected threads are recorded: see [`BlockedStacks::choose`].
     pub chosen: bool,
-    /// The only user of whom there are samples, and these without the kernel's part: see `owner.h`.
+    /// The only user who gets samples, in which the kernel's part is then missing: see `owner.h`.
     pub owner: Option<u32>,
 }
 
-/// What a sample is of.
+/// The kind of moment that a sample shows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum SampleKind {
-    /// A wait that was long, and where it was.
+    /// A long wait, and where it happened.
     OffCpu,
-    /// The thread that ended the wait of this one.
+    /// The thread that ended this wait.
     Wake(Tid),
     Cpu,
 }
@@ -220,36 +218,35 @@ pub struct Sample {
     pub kind: SampleKind,
     pub tid: Tid,
     pub pid: Pid,
-    /// When the wait began; for a thread that runs, now.
+    /// When the wait began; for a running thread, the current time.
     pub since: Nanos,
     /// When the thread was switched in again, was woken, or ran.
     pub until: Nanos,
-    /// Distinguishes the memory of one program from that of the next that the process executes; 0 for the kernel's own threads.
+    /// Distinguishes the memory of one program from that of the next that the process executes; 0 for kernel threads.
     pub space: u64,
     pub user: UserStack,
-    /// The program counters of its kernel stack, the innermost first; `None` when it could not be walked.
+    /// The program counters of its kernel stack, the innermost first; `None` if it could not be walked.
     pub kernel: Option<Vec<u64>>,
     /// What it waited for, if its system call was about a descriptor.
     pub waited: Option<Box<Waited>>,
 }
 
-/// Samples that there are not.
+/// Missing samples.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Missing {
     /// The ring had no room for them.
     pub no_room: u64,
-    /// Switches that the program did not see since it was running already on their CPU, where the kernel counts that.
+    /// Switches that the program did not see because it was already running on their CPU, if the kernel counts that.
     pub unseen: u64,
-    /// Waits whose note was given up for that of another thread with the same lower bits of its id. They need not have been
-    /// long.
+    /// Waits whose note was replaced by that of another thread with the same lower bits in its id. These need not have been long waits.
     pub given_up: u64,
 }
 
-/// What a program that records switches needs to note which threads wait: see [`BlockedStacks::notes`].
+/// The data that a program that records switches needs to note which threads wait: see [`BlockedStacks::notes`].
 #[derive(Clone, Copy, Debug)]
 pub struct WaitNotes<'a> {
     maps: &'a Maps,
-    /// The kernel's types, so that they are read once.
+    /// The kernel's types, so that they are read only once.
     pub(super) types: &'a Types,
 }
 
@@ -258,7 +255,7 @@ impl<'a> WaitNotes<'a> {
     pub(super) const NAMES: [&'static str; 7] =
         ["notes", "chosen_threads", "missing", "scratch", "samples", "bells", "user_stacks"];
 
-    /// The program's parameters; the numbers of the ways to take stacks are those of `notes.h`.
+    /// The program's parameters; the numbers of the ways to record stacks are those of `notes.h`.
     pub(super) fn choices(&self) -> [Choice; 3] {
         let Maps { taking, over, chosen, .. } = self.maps;
         let taking = match taking {
@@ -269,7 +266,7 @@ impl<'a> WaitNotes<'a> {
         [("taking", taking), ("over", over.0), ("are_chosen", chosen.is_some().into())]
     }
 
-    /// The maps that it works with. If it does not exist, it is not used either, so any map will do.
+    /// The maps that it works with. If a map does not exist, it is not used either, so any map will do.
     pub(super) fn maps(&self) -> [(&'static str, Given<'a>); 7] {
         let Maps { taking, notes, chosen, scratch, ring, shared, .. } = self.maps;
         let none = Given::Memory(notes.as_fd());
@@ -285,25 +282,25 @@ impl<'a> WaitNotes<'a> {
     }
 }
 
-/// How user stacks are taken, with what that takes. The first of them that the kernel has is used.
+/// How user stacks are recorded, with the required objects. The first way that the kernel supports is used.
 #[derive(Debug)]
 enum Taking {
     /// By an interrupt.
     Interrupt(Bells),
-    /// Behind each switch.
+    /// After each switch.
     Exit,
     /// When a thread is switched out, into this table.
     Table(OwnedFd),
 }
 
-/// A bell for each CPU, by which it interrupts itself.
+/// A bell for each CPU, with which it interrupts itself.
 #[derive(Debug)]
 struct Bells {
     outer: OwnedFd,
     bells: Vec<Doorbell>,
 }
 
-/// What the programs on switches work with.
+/// The maps of the programs on switches.
 #[derive(Debug)]
 struct Maps {
     over: Nanos,
@@ -332,16 +329,16 @@ impl Bells {
     }
 }
 
-/// The programs with their maps. Dropping this removes all of it.
+/// The programs with their maps. Dropping this removes the programs and maps.
 #[derive(Debug)]
 pub struct BlockedStacks {
     sys: Box<dyn BpfSys + Send>,
-    /// In the order in which they are attached: those that must run before a wait is noted.
+    /// In the order in which they are attached: first the programs that must run before a wait is noted.
     first: Vec<Loaded>,
-    /// The programs on wake-ups and, if no other notes which threads wait, on switches.
+    /// The programs on wake-ups and, if no other program notes which threads wait, on switches.
     switch: Loaded,
     waking: Option<Loaded>,
-    /// That for samples of clocks, with the clocks of the CPUs.
+    /// The program for clock samples, with the clocks of the CPUs.
     clock: Option<(Loaded, Vec<OwnedFd>)>,
     links: Vec<OwnedFd>,
     /// The kernel's types, until all programs are loaded.
@@ -350,7 +347,7 @@ pub struct BlockedStacks {
     code: io::Result<CodeRecords>,
     maps: Maps,
     walks_python: bool,
-    /// Waits that began earlier are not handed out, in nanoseconds.
+    /// Waits that began earlier than this are not handed out, in nanoseconds.
     from: Arc<AtomicU64>,
 }
 
@@ -359,7 +356,7 @@ fn map_error(what: &'static str) -> impl Fn(io::Error) -> BpfError {
 }
 
 impl BlockedStacks {
-    /// Loads the programs that are needed. They do not run yet.
+    /// Loads the required programs. They do not run yet.
     ///
     /// # Errors
     /// [`BpfError`], at the first call that the kernel refuses.
@@ -430,13 +427,13 @@ impl BlockedStacks {
                 load(programs.on(SWITCH, types.tracepoint("sched_switch")?)?)?,
             ))
         };
-        // A kernel may find walking Python functions too long a program.
+        // A kernel may reject the walk of Python functions as too long.
         let walks_python = Cell::new(true);
         let both = |maps: &Maps, behind| {
             let loaded = all(maps, behind, walks_python.get());
             loaded.or_else(|_| all(maps, behind, false).inspect(|_| walks_python.set(false)))
         };
-        // Why a way is not there is of no interest as long as there is another.
+        // Why a way is not available does not matter if another one is.
         let mut loaded = None;
         let tracepoint = |name| types.tracepoint(name).ok().filter(|_| knows_registers());
         if let Some(interrupt) = tracepoint(INTERRUPTED)
@@ -493,21 +490,21 @@ impl BlockedStacks {
         })
     }
 
-    /// Whether the kernel takes a program that walks Python functions.
+    /// Whether the kernel accepts a program that walks Python functions.
     pub fn walks_python(&self) -> bool {
         self.walks_python
     }
 
-    /// Says where a process has a Python interpreter, or that it has none.
+    /// Sets where a process has its Python interpreter, or that it has none.
     ///
     /// # Errors
-    /// What bpf(2) returns, if there is no room for one more.
+    /// Errors of bpf(2), if there is no room for another process.
     pub fn set_python(&self, pid: Pid, python: Option<&Python>) -> io::Result<()> {
         self.maps.pythons.set(&*self.sys, pid, python)
     }
 
-    /// What another program needs to note which threads wait, before [`BlockedStacks::prepare`]; `None` where that takes what only a
-    /// program of this has.
+    /// The data that another program needs to note which threads wait, before [`BlockedStacks::prepare`]; `None` if the way to record user
+    /// stacks requires a program of this type.
     pub fn notes(&self) -> Option<WaitNotes<'_>> {
         let types = self.types.as_deref().filter(|_| !self.is_table())?;
         Some(WaitNotes { maps: &self.maps, types })
@@ -517,18 +514,19 @@ impl BlockedStacks {
         matches!(self.maps.taking, Taking::Table(_))
     }
 
-    /// From when on waits are of interest; it may be set while they are read: before COMMAND runs, its process waits for that.
+    /// The time from which on waits count; it may be set while they are read: before COMMAND runs, its process waits for that.
     pub fn from(&self) -> Arc<AtomicU64> {
         self.from.clone()
     }
 
-    /// Adds the threads of these processes to the chosen ones; threads that they start after [`BlockedStacks::prepare`] are chosen, too.
+    /// Adds the threads of these processes to the selected ones; threads that they start after [`BlockedStacks::prepare`] are selected,
+    /// too.
     pub fn choose(&self, pids: &[Pid]) {
         let Some(chosen) = &self.maps.chosen else { return };
         pids.iter().for_each(|pid| chosen.insert_process(*pid));
     }
 
-    /// Whether a switch without a long wait costs no more than a note: nothing runs after it.
+    /// Whether a switch without a long wait costs no more than a note, because nothing runs after it.
     pub fn costs_little(&self) -> bool {
         matches!(self.maps.taking, Taking::Interrupt(..))
     }
@@ -551,8 +549,8 @@ impl BlockedStacks {
         unsafe { &*self.maps.shared.base().cast() }
     }
 
-    /// Attaches the other programs, after [`BlockedStacks::prepare`]; with one that notes which threads wait, unless `noted` says that
-    /// another does.
+    /// Attaches the other programs, after [`BlockedStacks::prepare`]; including the one that notes which threads wait, unless `noted` is
+    /// set because another program does.
     ///
     /// # Errors
     /// [`BpfError::Attach`].
@@ -568,12 +566,12 @@ impl BlockedStacks {
         Ok(())
     }
 
-    /// Stops the programs; what is in the ring stays readable.
+    /// Stops the programs; the ring stays readable.
     pub fn detach(&mut self) {
         self.links.clear();
     }
 
-    /// Hands out the samples that there are, the oldest first. Anything else counts as unreadable.
+    /// Hands out the available samples, the oldest first. Anything else counts as unreadable.
     pub fn read(&mut self, mut take: impl FnMut(Option<Sample>)) {
         if let Taking::Interrupt(Bells { bells, .. }) = &self.maps.taking {
             bells.iter().for_each(Doorbell::answer);
@@ -586,19 +584,19 @@ impl BlockedStacks {
         });
     }
 
-    /// Hands out what perf has reported about the code of processes since the last call: see [`CodeRecords`].
+    /// Passes on the data that perf has reported about the code of processes since the last call: see [`CodeRecords`].
     pub fn read_code(&mut self, take: impl FnMut(RawRecord<'_>)) {
         if let Ok(code) = &mut self.code {
             code.read(take);
         }
     }
 
-    /// Why the code of processes is not reported, if so: it must then be read while they live.
+    /// Why the code of processes is not reported, if so: then it must be read while they live.
     pub fn without_code(&self) -> Option<&io::Error> {
         self.code.as_ref().err()
     }
 
-    /// The user stack of this number, the innermost frame first; `None` when there is none.
+    /// The user stack with this number, the innermost frame first; `None` if there is none.
     pub fn user_stack(&self, number: u32) -> Option<Vec<u64>> {
         let mut bytes = [0; USER_FRAMES * size_of::<u64>()];
         let Taking::Table(table) = &self.maps.taking else { return None };
@@ -607,7 +605,7 @@ impl BlockedStacks {
         Some(frames.take_while(|&frame| frame != 0).collect())
     }
 
-    /// Whether there are stacks that were taken on a tracepoint, by the thread itself.
+    /// Whether there are stacks that the thread itself recorded on a tracepoint.
     pub fn has_own_stacks(&self) -> bool {
         self.waking.is_some()
     }
@@ -623,7 +621,7 @@ impl BlockedStacks {
     }
 }
 
-/// A clock that takes this many samples a second.
+/// A clock that fires this many samples a second.
 pub(crate) fn clock_attr(frequency: u32) -> b::perf_event_attr {
     let mut attr = b::perf_event_attr {
         size: size_of::<b::perf_event_attr>() as u32,
@@ -636,7 +634,7 @@ pub(crate) fn clock_attr(frequency: u32) -> b::perf_event_attr {
     attr
 }
 
-/// What the bytes of a sample say. `in_table` tells that user stacks are numbers of the kernel's table.
+/// The contents of a sample. `in_table`: user stacks are numbers in the kernel's table.
 fn sample(bytes: &[u8], in_table: bool) -> Option<Sample> {
     let double = |at: usize| Some(u64::from_ne_bytes(*bytes.get(at..)?.first_chunk()?));
     let word = |at: usize| Some(u32::from_ne_bytes(*bytes.get(at..)?.first_chunk()?));

@@ -1,4 +1,4 @@
-//! The Python functions of threads: what programs must know about an interpreter to walk them, and what they found. See `python.h`.
+//! The Python functions of threads: the data about an interpreter that programs need to walk them, and the results. See `python.h`.
 
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -6,13 +6,13 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use crate::bpf::sys::{BpfSys, MapKind, MapSpec};
 use crate::units::Pid;
 
-/// How many processes with an interpreter there is room for.
+/// The maximum number of processes with an interpreter.
 pub(super) const MOST_PYTHONS: u32 = 2048;
 
-/// The most frames of a sample, with those that mark where a C function's begin.
+/// The maximum number of frames in a sample, including those that mark the beginning of a C function's frames.
 pub const PYTHON_FRAMES: usize = 64;
 
-/// The bytes of the copy of a frame.
+/// The size of the copied part of a frame, in bytes.
 pub(super) const FRAME_BYTES: usize = 128;
 
 /// Declares a structure of words, which the program reads in this order.
@@ -40,9 +40,9 @@ macro_rules! words {
 }
 
 words! {
-    /// Where the interpreter's states and frames are in a process: `struct python`, which says what each is.
+    /// Where the interpreter's states and frames are in a process: see `struct python`, which describes each field.
     Python {
-        /// The address of the main interpreter's address.
+        /// The address of the pointer to the main interpreter.
         interpreter,
         /// The address of the key by which threads find their state; 0 if unknown.
         key,
@@ -50,13 +50,13 @@ words! {
         next_thread,
         thread_id,
         thread_frame,
-        /// Where the frame is in what `thread_frame` leads to, plus one; 0: it leads to the frame itself.
+        /// The offset of the frame in the object that `thread_frame` points to, plus one; 0 if that is the frame itself.
         inner_frame,
         frame_bytes,
         previous,
         code,
         instruction,
-        /// A byte that is at least `least_entry` if a C function's frame begins there.
+        /// The offset of a byte that is at least `least_entry` if a C function's frame begins there.
         entry,
         least_entry,
     }
@@ -65,11 +65,11 @@ words! {
 /// How the walk of a thread's Python functions ended.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum PythonEnd {
-    /// There was none: the process is not known to have an interpreter.
+    /// There was no walk: the process is not known to have an interpreter.
     #[default]
     None,
     Whole,
-    /// There are more.
+    /// There are more frames.
     Deeper,
     /// A frame could not be read.
     Unreadable,
@@ -84,12 +84,12 @@ impl PythonEnd {
     }
 }
 
-/// A frame of Python: the address of its code object, and where in it the interpreter is.
+/// A Python frame: the address of its code object, and the interpreter's position in it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PythonFrame {
     pub code: u64,
     pub instruction: u64,
-    /// Its byte `entry` is at least `least_entry`.
+    /// Its byte at `entry` is at least `least_entry`.
     pub is_entry: bool,
 }
 
@@ -111,7 +111,7 @@ impl Pythons {
         self.0.as_fd()
     }
 
-    /// Says where a process has its interpreter, or that it has none.
+    /// Sets where a process has its interpreter, or that it has none.
     pub(super) fn set(
         &self,
         sys: &dyn BpfSys,

@@ -6,7 +6,7 @@ use super::super::sys;
 use super::*;
 use std::sync::atomic::AtomicBool;
 
-/// A sample with two frames in the kernel, and one and eight bytes of the stack behind them.
+/// A sample with two frames in the kernel, followed by one and eight bytes of the stack.
 fn bytes(user: i64, walked: i64) -> Vec<u8> {
     let mut bytes = Vec::new();
     for word in [1000_u64, 5000] {
@@ -122,7 +122,7 @@ fn a_sample_is_read_as_the_programs_write_it() {
 }
 
 #[test]
-fn what_could_not_be_walked_is_told_with_the_reason() {
+fn what_could_not_be_walked_is_reported_with_the_reason() {
     let user = |number| sample(&off_cpu(number, 16), true).expect("a sample").user;
     assert_eq!(user(NO_PROGRAM), UserStack::NoProgram);
     assert_eq!(user(-i64::from(libc::EFAULT)), UserStack::Unreadable);
@@ -151,7 +151,7 @@ fn a_sample_that_is_shorter_than_it_says_is_none() {
 }
 
 #[test]
-fn the_running_kernel_loads_the_program_and_tells_where_a_thread_slept() {
+fn the_running_kernel_loads_the_program_and_shows_where_a_thread_slept() {
     use crate::sys::Linux;
     // SAFETY: the call has no arguments and no effects.
     if unsafe { libc::geteuid() } != 0 {
@@ -166,8 +166,8 @@ fn the_running_kernel_loads_the_program_and_tells_where_a_thread_slept() {
     assert!(stacks.walks_python() || cfg!(not(target_arch = "x86_64")));
     stacks.prepare().expect("the program runs");
     stacks.attach(false).expect("the others run");
-    // On a busy machine the short sleeps can be long too, and a thread that is preempted until its time is over does not sleep. What a
-    // sleep must look like is known, but not which of a few attempts shows it.
+    // On a busy machine the short sleeps can be long, too, and a thread that is preempted until its time is over does not sleep. The
+    // expected form of a sleep is known, but not which of a few attempts shows it.
     let mut attempts = (0..10).map(|_| {
         let sleeper = std::thread::spawn(|| {
             for length in [1, 1] {
@@ -299,7 +299,7 @@ fn noting() -> Option<Noting> {
 }
 
 #[test]
-fn a_wait_whose_end_found_no_room_is_not_told_as_a_part_of_a_longer_one() {
+fn a_wait_whose_end_found_no_room_is_not_reported_as_a_part_of_a_longer_one() {
     let Some(Noting { mut stacks, mut events, lanes }) = noting() else { return };
     let pretend = |full: bool| lanes.iter().for_each(|(_, lane)| lane.pretend(full));
     let turn = AtomicU64::new(0);
@@ -310,7 +310,7 @@ fn a_wait_whose_end_found_no_room_is_not_told_as_a_part_of_a_longer_one() {
         std::thread::sleep(std::time::Duration::from_millis(20));
     };
     let mut slept = 0;
-    // On a busy machine a thread may be asleep later than it is expected to be.
+    // On a busy machine, a thread may fall asleep later than expected.
     for _ in 0..5 {
         turn.store(0, Ordering::SeqCst);
         pretend(false);

@@ -3,7 +3,7 @@
 use super::parse::Parser;
 use super::{Id, Node, Piece};
 
-/// Operators by their code: what they are called, and how many operands they have in an expression (0: they are not read here).
+/// Operators by their code: their names, and the number of operands in an expression (0: they are not parsed here).
 const OPERATORS: &[(&str, &str, u8)] = &[
     ("aN", "&=", 2),
     ("aS", "=", 2),
@@ -342,7 +342,7 @@ impl<'a> Parser<'a> {
         self.expression()
     }
 
-    /// A parameter of the function whose type it stands in.
+    /// A parameter of the function in whose type it occurs.
     fn parameter(&mut self) -> Option<Id> {
         if self.take("fpT") {
             return Some(self.text("this"));
@@ -380,7 +380,7 @@ impl<'a> Parser<'a> {
         }
     }
 
-    /// A name that could not be looked up, since it depends on an argument.
+    /// A name that could not be determined, since it depends on an argument.
     fn unresolved_name(&mut self) -> Option<Id> {
         self.deeper(|own| {
             own.take("gs");
@@ -396,7 +396,7 @@ impl<'a> Parser<'a> {
                 }
                 outer
             } else if own.peek(0).is_ascii_digit() {
-                // Either levels up to `E`, or a type that is a name alone.
+                // Either levels up to `E`, or a type that is only a name.
                 let mut outer = own.simple_name()?;
                 let mut count = 0;
                 while own.peek(0).is_ascii_digit() {

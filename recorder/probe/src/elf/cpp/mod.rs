@@ -1,6 +1,6 @@
 //! Readable names of C++ functions (the Itanium ABI's mangling), in a time that is limited by the length of the name.
 //!
-//! Names come from untrusted files, so the parser must not backtrack: sixty times `nw` would double its work sixty times. This one looks
+//! Names are from untrusted files, so the parser must not backtrack: sixty times `nw` would double its work sixty times. This parser looks
 //! ahead, reads no part of a name twice, and counts its steps:
 //!
 //! ```text
@@ -17,7 +17,7 @@ mod print;
 use parse::Parser;
 use print::Printer;
 
-/// How deep parts are within parts, at most: what calls itself uses the stack.
+/// How deep parts may be nested, since recursion uses the stack.
 const DEEPEST: usize = 192;
 
 /// The index of a node among all nodes of a name.
@@ -74,9 +74,9 @@ enum Node<'a> {
     Function(Id, Signature),
     /// A function.
     Encoding(Id, Signature),
-    /// A template parameter whose argument comes later, by its number.
+    /// A template parameter whose argument follows later, by its number.
     Forward(usize),
-    /// The same as another.
+    /// Another name for a node.
     Alias(Id),
 }
 
@@ -155,7 +155,7 @@ mod tests {
 
     #[test]
     fn no_name_costs_more_than_its_length_is_worth() {
-        // What a parser that tries alternatives reads twice at each step, never to end.
+        // Input that a parser with alternatives would read twice at each step, so that it would never finish.
         for (begin, part, end) in [
             ("_Z1aDt", "nw", ""),
             ("_Z1aDT", "na", "E"),
@@ -177,7 +177,7 @@ mod tests {
 
     #[test]
     fn parts_that_are_repeated_without_a_letter_of_text_are_counted() {
-        // Each argument is a pack of the one before it, twice; the first has nothing in it.
+        // Each argument is a pack of the previous one, twice; the first is empty.
         let mut raw = String::from("_Z1fIJE");
         for argument in 0..60 {
             let number = if argument == 0 { String::new() } else { (argument - 1).to_string() };

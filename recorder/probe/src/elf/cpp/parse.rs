@@ -6,11 +6,11 @@ pub(super) struct Parser<'a> {
     pub(super) text: &'a str,
     pub(super) at: usize,
     pub(super) nodes: Vec<Node<'a>>,
-    /// What a later part can repeat.
+    /// The parts that a later part can repeat.
     known: Vec<Id>,
     /// The arguments of the innermost function template.
     arguments: Vec<Id>,
-    /// Whether a parameter may stand for an argument that comes later: in the name of a conversion.
+    /// Whether a parameter may refer to an argument that follows later: in the name of a conversion.
     looks_forward: bool,
     /// The depth of nested lists of a lambda's parameters: a parameter without an argument is its own.
     lambdas: usize,
@@ -18,7 +18,7 @@ pub(super) struct Parser<'a> {
     depth: usize,
 }
 
-/// What is known about a name when its end is reached.
+/// The known facts about a name when its end is reached.
 #[derive(Clone, Debug, Default)]
 struct Ending {
     is_template: bool,
@@ -56,7 +56,7 @@ impl<'a> Parser<'a> {
         }
     }
 
-    /// Does something that goes one part deeper.
+    /// Parses one level deeper.
     pub(super) fn deeper<T>(&mut self, inner: impl FnOnce(&mut Self) -> Option<T>) -> Option<T> {
         self.step()?;
         if self.depth >= DEEPEST {
@@ -86,13 +86,13 @@ impl<'a> Parser<'a> {
         self.add(Node::Pieces(pieces.into_iter().collect()))
     }
 
-    /// What later parts can repeat.
+    /// The parts that later parts can repeat.
     fn remember(&mut self, id: Id) -> Id {
         self.known.push(id);
         id
     }
 
-    /// The byte `ahead` bytes after this place; 0 beyond the end.
+    /// The byte `ahead` bytes after this position; 0 beyond the end.
     pub(super) fn peek(&self, ahead: usize) -> u8 {
         self.text.as_bytes().get(self.at + ahead).copied().unwrap_or(0)
     }
@@ -148,7 +148,7 @@ impl<'a> Parser<'a> {
         number.checked_add(1)
     }
 
-    /// Everything up to `end`, by `one`.
+    /// Everything up to `end`, parsed by `one`.
     pub(super) fn list(
         &mut self,
         end: &str,
@@ -161,7 +161,7 @@ impl<'a> Parser<'a> {
         Some(all)
     }
 
-    /// A function or variable, or what compilers make for them.
+    /// A function or variable, or an entity that compilers generate for them.
     pub(super) fn encoding(&mut self) -> Option<Id> {
         self.deeper(|own| {
             // Its parameters belong to its own template.
@@ -205,7 +205,7 @@ impl<'a> Parser<'a> {
         Some(self.add(Node::Encoding(name, signature)))
     }
 
-    /// Names that compilers generate for something else.
+    /// Names that compilers generate for other entities.
     fn special(&mut self) -> Option<Id> {
         let of_type = [
             ("TV", "vtable for "),
@@ -270,7 +270,7 @@ impl<'a> Parser<'a> {
         Some(())
     }
 
-    /// A name. `ending` is of a function's, whose template arguments its parameters may name.
+    /// A name. `ending` belongs to a function, whose template arguments its parameters may name.
     fn name(&mut self, ending: Option<&mut Ending>) -> Option<Id> {
         self.deeper(|own| match own.peek(0) {
             b'N' => own.nested(ending),
@@ -283,7 +283,7 @@ impl<'a> Parser<'a> {
         let name = match (self.peek(0), self.peek(1)) {
             (b'S', next) if next != b't' => {
                 let name = self.substitution()?;
-                // Alone it is not a name.
+                // By itself it is not a name.
                 (self.peek(0) == b'I').then_some(name)?
             }
             _ => {
@@ -474,13 +474,13 @@ impl<'a> Parser<'a> {
         self.numbered("{lambda(", Some(parameters?))
     }
 
-    /// A thing without a name, by its number.
+    /// An entity without a name, by its number.
     fn numbered(&mut self, what: &'static str, parameters: Option<Vec<Id>>) -> Option<Id> {
         let begin = self.at;
         let number = self.decimal_sequence()?.checked_add(1)?;
         let number = match number {
             1 => "1",
-            // The name has the one before the one before.
+            // The name refers to the one two names before it.
             _ => self.incremented(begin, number)?,
         };
         let mut pieces = vec![Piece::Text(what)];
@@ -491,14 +491,14 @@ impl<'a> Parser<'a> {
         Some(self.pieces(pieces))
     }
 
-    /// A number that is not in the text. Small ones are all that there are.
+    /// A number that is not in the text. Only small ones exist.
     fn incremented(&self, begin: usize, number: usize) -> Option<&'a str> {
         const SMALL: &str =
             "1011121314151617181920212223242526272829303132333435363738394041424344454647484950";
         match number {
             2..=9 => SMALL_DIGITS.get(number..=number),
             10..=50 => SMALL.get(2 * (number - 10)..2 * (number - 9)),
-            // Then that of the name, which is as good to tell one from another.
+            // Otherwise the number of the name, which distinguishes them just as well.
             _ => self.text.get(begin..self.at - 1),
         }
     }
@@ -563,7 +563,7 @@ impl<'a> Parser<'a> {
         self.arguments.get(number).copied()
     }
 
-    /// Template arguments, and those that the parameters of a function name if they are `its`.
+    /// Template arguments, and, with `its`, those that the parameters of a function refer to.
     pub(super) fn template_arguments(&mut self, its: bool) -> Option<Vec<Id>> {
         self.expect("I")?;
         if its {
@@ -733,7 +733,7 @@ impl<'a> Parser<'a> {
 
     /// A template parameter that is a template itself, with its arguments.
     fn with_arguments(&mut self, parameter: Id) -> Option<Id> {
-        // In the name of a conversion, those are of the conversion.
+        // In the name of a conversion, they belong to the conversion.
         if self.peek(0) != b'I' || self.looks_forward {
             return Some(parameter);
         }

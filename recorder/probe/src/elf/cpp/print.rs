@@ -1,7 +1,7 @@
 //! From nodes to text.
 //!
-//! The text of a type may be on both sides of what it contains, as for a pointer to a function: `void (*` and `)(int)`. So each node has a
-//! left side and a right one.
+//! The text of a type may be on both sides of the text of its content, as for a pointer to a function: `void (*` and `)(int)`. So each node
+//! has a left side and a right one.
 
 use super::{DEEPEST, Id, Node, Piece, Qualifiers, Signature};
 
@@ -11,9 +11,9 @@ pub(super) struct Printer<'n, 'a> {
     most: usize,
     pub(super) left: usize,
     depth: usize,
-    /// Which argument of packs is to be printed, in an expansion.
+    /// Which argument of packs is printed, in an expansion.
     element: Option<usize>,
-    /// How many the packs of an expansion have.
+    /// How many arguments the packs of an expansion have.
     elements: Option<usize>,
 }
 
@@ -77,7 +77,7 @@ impl<'n, 'a> Printer<'n, 'a> {
         done
     }
 
-    /// The node that stands for another, in the part of a pack that is printed.
+    /// The node that represents another, in the part of a pack that is printed.
     fn seen(&mut self, mut id: Id) -> Option<&'n Node<'a>> {
         loop {
             self.left = self.left.checked_sub(1)?;
@@ -92,7 +92,7 @@ impl<'n, 'a> Printer<'n, 'a> {
         }
     }
 
-    /// The argument of a pack that is printed now, in an expansion.
+    /// The argument of a pack that is being printed, in an expansion.
     fn element_of(&mut self, all: &[Id]) -> Option<Id> {
         let at = self.element?;
         self.elements = Some(self.elements.map_or(all.len(), |it| it.max(all.len())));
@@ -209,7 +209,7 @@ impl<'n, 'a> Printer<'n, 'a> {
         }
     }
 
-    /// Whether a pointer to this stands in parentheses, with what opens them.
+    /// Whether a pointer to this needs parentheses, with the text that opens them.
     fn opens(&mut self, inner: Id) -> Option<bool> {
         let is_split = self.is_split(inner)?;
         if is_split {

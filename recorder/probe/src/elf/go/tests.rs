@@ -1,21 +1,21 @@
-//! Tables of each version, made by hand, and damaged ones.
+//! Hand-made tables of each version, and damaged ones.
 
 use super::super::frames::usable;
 use super::super::tests::section_header;
 use super::super::{Dear, Elf};
 use super::*;
 
-/// The program that damaged ones are made of.
+/// The program from which damaged ones are derived.
 const ALONE: &[u8] = include_bytes!(concat!(env!("CARGO_MANIFEST_DIR"), "/fuzz/corpus/elf/alone"));
 
-/// Where the functions of a table are.
+/// The addresses of a table's functions.
 const TEXT: u64 = 0x40_0100;
 
 const LEAF: u8 = 0;
 const TOP: u8 = 1;
 const SWITCH: u8 = 2;
 
-/// A function: its name, its size, its flags, and lists of file, line and size of the frame, each a value and the bytes that have it.
+/// A function: its name, its size, its flags, and lists of file, line and frame size, each a value and the number of bytes that have it.
 struct Made {
     name: &'static str,
     size: u64,
@@ -62,7 +62,7 @@ const MADE: [Made; 4] = [
 
 const FILES: [&str; 2] = ["app/main.go", "runtime/asm.s"];
 
-/// Bytes behind bytes, and where they are from a beginning.
+/// Consecutive bytes, and their offsets.
 fn put(to: &mut Vec<u8>, from: usize, bytes: &[u8]) -> u32 {
     let at = to.len() - from;
     to.extend(bytes);
@@ -88,7 +88,7 @@ fn list(values: &[(i32, u32)]) -> Vec<u8> {
     bytes
 }
 
-/// A table of [`MADE`]; its header tells that the text is at `text`.
+/// A table of [`MADE`]; its header places the text at `text`.
 fn table(version: Version, text: u64) -> Vec<u8> {
     let magic: u32 = match version {
         Version::Go2 => 0xFFFF_FFFB,
@@ -104,7 +104,7 @@ fn table(version: Version, text: u64) -> Vec<u8> {
     let words = if is_new { 7 } else { 6 };
     let header_of = |word: usize| header + (word - 1) * 8;
     if version == Version::Go2 {
-        // Its functions are here.
+        // Its functions are in this section.
         to.resize(header + count * 16 + 8 + 4, 0);
     } else {
         to.resize(header + words * 8, 0);
@@ -122,7 +122,7 @@ fn table(version: Version, text: u64) -> Vec<u8> {
     }
     let names_at = to.len();
     set(&mut to, first, names_at);
-    // The first name of a part has the offset 0, which some fields take for none.
+    // The first name of a part has the offset 0, which means "no name" in some fields.
     let names: Vec<u32> = MADE
         .iter()
         .map(|made| put(&mut to, from(names_at), &[made.name.as_bytes(), &[0]].concat()))
@@ -227,7 +227,7 @@ fn the_text_is_where_the_program_says_if_the_table_does_not() {
     assert_eq!(table.function(TEXT + 0x40), Some("runtime.futex"));
 }
 
-/// A program with this table, as a section of its own.
+/// A program with this table, in a separate section.
 fn program(table: &[u8]) -> Vec<u8> {
     let mut file = ALONE.to_vec();
     let name = b".debug_aranges\0";
@@ -274,7 +274,7 @@ fn a_go_functions_frame_has_the_size_that_the_runtime_knows() {
     assert!(go_frames(&Elf::parse(&*older).expect("sound"), 1 << 20).is_none());
 }
 
-/// How far the caller's stack pointer is from that of a function, and whether its frame pointer is in the frame.
+/// The distance of the caller's stack pointer from that of a function, and whether its frame pointer is in the frame.
 fn rules_of(frames: &Frames) -> impl Fn(u64) -> (i64, bool) {
     use gimli::{
         BaseAddresses, CfaRule, EhFrame, LittleEndian, RegisterRule, UnwindContext, UnwindSection,
@@ -339,7 +339,7 @@ fn tables_that_are_cut_off_or_damaged_say_less_and_end() {
 #[test]
 fn a_list_of_values_is_followed_for_a_limited_number_of_steps() {
     let mut bytes = table(Version::Go20, TEXT);
-    // A list without an end, and no bytes that have its values.
+    // A list without an end, and values that apply to no bytes.
     let at = bytes.len();
     bytes.extend([2, 0].repeat(2 * MOST_STEPS));
     let table = parsed(&bytes).expect("sound");

@@ -1,8 +1,8 @@
 //! Tables to unwind Go functions by, in the form that compilers write for exceptions (`.eh_frame`).
 //!
-//! Go's own functions have frame pointers, but assembly that needs no memory has none, and that is where threads wait: a walk by
-//! frame pointers skips the caller of `runtime.futex`. The Go runtime knows the size of each frame at each instruction, so the return
-//! address is at a known distance from the stack pointer.
+//! Go's own functions have frame pointers, but assembly that needs no memory has none, and threads wait in such code: a walk by frame
+//! pointers skips the caller of `runtime.futex`. The Go runtime knows the size of each frame at each instruction, so the return address is
+//! at a known distance from the stack pointer.
 
 use std::ops::ControlFlow;
 
@@ -26,7 +26,8 @@ const UNDEFINED: u8 = 0x07;
 const DEFINE: u8 = 0x0C;
 const DEFINE_OFFSET: u8 = 0x0E;
 
-/// What all entries have in common: the return address is 8 bytes below the caller's stack pointer; addresses are relative to their place.
+/// The common part of all entries: the return address is 8 bytes below the caller's stack pointer; addresses are relative to their
+/// position.
 const COMMON: [u8; 24] = [
     20,
     0,
@@ -54,17 +55,17 @@ const COMMON: [u8; 24] = [
     0,
 ];
 
-/// The most functions that move the stack pointer elsewhere. Go has about 20.
+/// The maximum number of functions that move the stack pointer elsewhere. Go has about 20.
 const MOST_SWITCHES: usize = 256;
 
-/// How much the entry of a function is expected to take, and takes at most, in bytes.
+/// The expected and the maximum size of a function's entry, in bytes.
 const ENTRY: usize = 32;
 const LONGEST_ENTRY: usize = 16 << 10;
 
 /// Tables of a file, with those of its Go functions.
 #[derive(Debug)]
 pub struct Frames {
-    /// The section at this address, as the file numbers addresses.
+    /// The section at this address, in the file's numbering of addresses.
     pub bytes: Vec<u8>,
     pub address: u64,
     /// Functions that switch stacks: only frame pointers lead on from there, and one caller may be missed.
@@ -72,7 +73,7 @@ pub struct Frames {
 }
 
 impl Frames {
-    /// Adds the functions that cannot be unwound by the tables to those that are too expensive for it.
+    /// Adds the functions that the tables cannot unwind to those that are too expensive to describe.
     pub fn mark(&self, dear: &mut Vec<Dear>) {
         for &(start, end) in &self.switches {
             let mut split = Vec::with_capacity(dear.len() + 2);
@@ -87,14 +88,14 @@ impl Frames {
     }
 }
 
-/// The tables of a Go program, after the ones that it has for other functions, if they take at most `room` bytes.
+/// The tables of a Go program, appended to its tables for other functions, if they take at most `room` bytes.
 pub fn go_frames<'d, R: ReadRef<'d>>(elf: &Elf<'d, R>, room: usize) -> Option<Frames> {
     if elf.arch() != Arch::X86_64 {
         return None;
     }
     let (own, address) = match elf.section_within(".eh_frame", room as u64) {
         Some((bytes, address)) if !bytes.is_empty() => (bytes, address),
-        // Another place that is as near to the functions.
+        // Another address that is equally near to the functions.
         _ => (&[][..], elf.segments().iter().find(|segment| segment.executable)?.address),
     };
     let table = elf.go_table()?;
@@ -105,7 +106,7 @@ pub fn go_frames<'d, R: ReadRef<'d>>(elf: &Elf<'d, R>, room: usize) -> Option<Fr
         if to.bytes.len() + ENTRY > room {
             return None;
         }
-        // A function without a sound description is left out.
+        // A function without a valid description is left out.
         let before = to.bytes.len();
         if to.add(&table, number, common).is_none() {
             to.bytes.truncate(before);
@@ -152,7 +153,7 @@ impl Frames {
         (description, start): (usize, u64),
         begin: usize,
     ) -> Option<()> {
-        // What the tables say so far: at an address, the size of the frame.
+        // The tables' content so far: at an address, the size of the frame.
         let (mut at, mut known) = (start, 0);
         let mut from = start;
         let is_short = table.each_value(table.field(description, 3)?, start, |size, end| {
@@ -188,7 +189,7 @@ impl Frames {
                 self.bytes.push(ADVANCE_2);
                 self.bytes.extend((bytes as u16).to_le_bytes());
             }
-            // Functions are not longer than 32 bits can tell.
+            // Functions are never longer than 32 bits can express.
             _ => {
                 self.bytes.push(ADVANCE_4);
                 self.bytes.extend((bytes as u32).to_le_bytes());
@@ -205,7 +206,7 @@ impl Frames {
     }
 }
 
-/// The entries of a section up to the one that marks its end, or that is not whole.
+/// The entries of a section up to the end marker, or up to an incomplete one.
 fn sound(section: &[u8]) -> &[u8] {
     let mut at = 0;
     while let Some(length) = section.get(at..).and_then(<[u8]>::first_chunk) {

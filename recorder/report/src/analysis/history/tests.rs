@@ -53,7 +53,7 @@ fn a_stretch_is_shared_out_among_those_who_had_the_cpu_in_it() {
 #[test]
 fn what_is_added_up_is_limited_for_each_switch_and_the_rest_is_unknown() {
     const THREADS: u64 = 100_000;
-    // All wait from the beginning on, and get the CPU one after the other for 1 ns each.
+    // All threads wait from the beginning, and get the CPU one after the other for 1 ns each.
     let mut history = History::default();
     let (mut added, mut unknown) = (0, 0);
     for at in 0..THREADS {
@@ -65,7 +65,7 @@ fn what_is_added_up_is_limited_for_each_switch_and_the_rest_is_unknown() {
     }
     assert!(added <= MOST_WORK_LEFT + THREADS * WORK_PER_SWITCH, "{added}");
     assert!(unknown > 0 && added > THREADS * WORK_PER_SWITCH / 2, "{added}, {unknown}");
-    // A few thousand of them are no problem.
+    // A few thousand threads are no problem.
     let mut history = History::default();
     for at in 0..2_000 {
         let _ = history.push(at, Tenant::Thread(at));
@@ -79,7 +79,7 @@ fn who_waited_did_not_have_the_cpu_and_the_rest_is_a_sum() {
     for koid in 1..=6 {
         assert!(!history.push(koid * koid, Tenant::Thread(koid)));
     }
-    // 1 has it for 3, 2 for 5 and so on, 6 for 14.
+    // Thread 1 has the CPU for 3, thread 2 for 5 and so on, thread 6 for 14.
     let shares = between(&history, 1, 50, (2, 2));
     assert_eq!(shares.named, [(6, 14), (5, 11)]);
     assert_eq!((shares.more, shares.others.as_nanos()), (3, 3 + 7 + 9));
@@ -106,7 +106,7 @@ fn the_picture_is_true() {
     assert_eq!(all(&history, w2, time).named, [(1, 32), (3, 31), (2, 4)]);
     assert_eq!(all(&history, w1, time).named, [(1, 122), (2, 44), (3, 31)]);
     assert_eq!(all(&history, w1, time).idle.as_nanos(), 7);
-    // The second has ended when the log is full again, the first after that.
+    // The second thread has ended when the log is full again, the first after that.
     for number in 0..8 {
         full = history.push(time + number, A);
     }
@@ -122,13 +122,13 @@ fn the_picture_is_true() {
 /// An event on a CPU.
 #[derive(Clone, Debug)]
 enum Step {
-    /// After this time, a tenant gets it.
+    /// After this time, it has a tenant.
     Switch(u64, Tenant),
     /// After this time, a thread begins to wait for it.
     Begin(u64),
     /// After this time, one of the waits ends.
     End(u64, usize),
-    /// Its tenant turns out to be another one.
+    /// Its tenant is corrected to another one.
     Correct(Tenant),
     /// The history is tidied early.
     Tidy,
@@ -179,7 +179,7 @@ fn known(shares: &Shares) -> BTreeMap<Option<u64>, u64> {
     threads.chain((idle > 0).then_some((None, idle))).collect()
 }
 
-/// Plays the steps, and compares, for each wait that ends, the history with the truth.
+/// Executes the steps, and compares, for each wait that ends, the history with the model.
 fn play(
     steps: &[Step],
     sums: usize,
@@ -253,7 +253,7 @@ proptest! {
 fn what_is_given_up_is_the_least_and_is_not_known() {
     let mut history = small();
     let mut time = 0;
-    // 1 takes 100 in turn with a thousand who take 1 each.
+    // Thread 1 runs for 100 in turn with a thousand threads that run for 1 each.
     for koid in 10..1010 {
         for (koid, length) in [(1, 100), (koid, 1)] {
             if history.push(time, Tenant::Thread(koid)) {

@@ -30,13 +30,13 @@ fn who(wait: &Wait) -> Vec<(u64, u64)> {
     wait.antagonists.iter().map(|it| (it.thread.tid, micros(it.ran))).collect()
 }
 
-/// The sum of all parts of a wait in microseconds, which equals its length.
+/// The sum of all parts of a wait in microseconds, which must equal its length.
 fn parts(wait: &Wait) -> u64 {
     let named: Duration = wait.antagonists.iter().map(|it| it.ran).sum();
     micros(named + wait.others + wait.idle + wait.unknown)
 }
 
-/// 101 uses up its quota at 20, and 202 runs meanwhile. At 100 there is quota again, and 101 waits for 303 until 130.
+/// Thread 101 uses up its quota at 20, and 202 runs meanwhile. At 100 there is quota again, and 101 waits for 303 until 130.
 fn throttled() -> Scene {
     let mut scene = Scene::with_causes(ALL);
     scene.switch(0, 0, 0, Leaves::R, 101);
@@ -53,7 +53,7 @@ fn throttled() -> Scene {
 fn the_time_in_which_a_quota_is_used_up_is_no_wait_for_a_cpu() {
     let report = throttled().report();
     assert_eq!(figures(&report, 101, Metric::Preemption), (1, 30, 0));
-    // It came in once before, for an unknown reason.
+    // It was switched in once before, for an unknown reason.
     assert_eq!(figures(&report, 101, Metric::RunQueue), (1, 30, 1));
     assert_eq!(figures(&report, 101, Metric::Throttled), (1, 80, 0));
     assert_eq!(thread(&report, 101).stats.involuntary, 1);
@@ -132,7 +132,7 @@ fn a_wait_that_was_throttled_to_its_end_is_a_wait_of_no_length() {
     let mut scene = Scene::with_causes(ALL);
     scene.switch(0, 0, 0, Leaves::R, 101);
     scene.switch_with((10, 0), 101, Leaves::R, 0, &[THROTTLED]);
-    // More than the wait.
+    // This is more than the length of the wait.
     scene.switch_with((60, 0), 0, Leaves::R, 101, &[("throttled_ns", Value::Uint64(u64::MAX))]);
     scene.switch(70, 0, 101, Leaves::S, 0);
     let report = scene.report();
@@ -150,11 +150,11 @@ fn a_throttled_wait_that_a_gap_cuts_is_censored() {
     scene.switch_with((70, 0), 101, Leaves::R, 0, &[THROTTLED]);
     let report = scene.report();
     assert_eq!(figures(&report, 101, Metric::Throttled), (0, 0, 1));
-    // The second goes on at the end.
+    // The second slice continues at the end.
     assert_eq!(figures(&report, 101, Metric::Preemption), (0, 0, 2));
 }
 
-/// So many switches that the history is folded meanwhile.
+/// Enough switches for the history to be folded meanwhile.
 #[test]
 fn a_long_throttled_wait_divides_history_where_the_quota_came_back() {
     let mut scene = Scene::with_causes(ALL);
@@ -233,7 +233,7 @@ fn what_was_taken_of_slices_is_summed_up() {
     let irqs = ("irqs", Value::Uint32(3));
     let first = [("steal_ns", us(4)), ("irq_ns", us(2)), irqs, ("need_resched_ns", us(1))];
     scene.switch_with((20, 0), 101, Leaves::R, 202, &first);
-    // Numbers are as long as they need to be.
+    // Numbers are only as long as necessary.
     let short = Value::Uint32(7_000);
     scene.switch_with((50, 0), 202, Leaves::S, 101, &[("steal_ns", short)]);
     scene.switch_with((70, 0), 101, Leaves::S, 0, &[("steal_ns", us(6))]);
@@ -297,7 +297,7 @@ fn an_interrupt_that_woke_a_thread_is_no_waker() {
 
 const MEMBERS: u64 = 104;
 
-/// A thread of the game below: its place, and how long a quota held it back in its wait.
+/// A thread in the simulation below: its place, and how long a quota held it back in its wait.
 #[derive(Clone, Copy, PartialEq)]
 enum Place {
     Asleep,
@@ -306,7 +306,7 @@ enum Place {
 }
 
 /// Two CPUs and eight threads, of which those up to [`MEMBERS`] are in a cgroup with a quota. Steps are random. Without `facts`, the trace
-/// is that of a recorder that knows nothing about quotas and queues.
+/// is from a recorder that records no quotas or queues.
 fn game(seed: u64, facts: bool) -> Scene {
     let mut scene = Scene::with_causes(if facts { ALL } else { "" });
     let mut dice =

@@ -43,7 +43,7 @@ fn the_queue_is_weighted_by_time_and_leaves_out_who_runs() {
     scene.switch(70, 0, 103, Leaves::S, 101);
     scene.end(100);
     let report = scene.report();
-    // One waits from 10 to 20, two from 20 to 60 (101 follows 102), one from 60 to 70.
+    // One thread waits from 10 to 20, two from 20 to 60 (101 follows 102), and one from 60 to 70.
     let cpu = &report.cpus[0];
     assert_eq!(load(cpu).queue_max, 2);
     assert!(
@@ -54,7 +54,7 @@ fn the_queue_is_weighted_by_time_and_leaves_out_who_runs() {
 }
 
 #[test]
-fn a_queue_beside_an_idle_cpu_is_work_not_conserved() {
+fn a_queue_next_to_an_idle_cpu_is_work_not_conserved() {
     let mut scene = Scene::new();
     scene.switch(0, 0, 0, Leaves::R, 101);
     scene.switch(0, 1, 0, Leaves::R, 102);
@@ -74,7 +74,7 @@ fn a_cpu_that_is_offline_is_neither_idle_nor_busy_and_free_for_nobody() {
     scene.offline(40, 1);
     scene.wake(50, 0, 103);
     scene.wake(70, 1, 104);
-    // It comes back idle; it was not idle while it was offline.
+    // It is idle when it is online again; it was not idle while it was offline.
     scene.switch(80, 1, 0, Leaves::R, 104);
     scene.switch(85, 1, 104, Leaves::S, 0);
     scene.switch(85, 0, 101, Leaves::S, 103);
@@ -108,7 +108,7 @@ fn work_that_is_not_conserved_to_the_end_counts_to_the_end() {
 }
 
 #[test]
-fn queues_begin_anew_after_a_gap() {
+fn queues_begin_again_after_a_gap() {
     let mut scene = Scene::new();
     scene.switch(0, 0, 0, Leaves::R, 101);
     scene.switch(0, 1, 102, Leaves::S, 0);

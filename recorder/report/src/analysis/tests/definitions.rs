@@ -4,7 +4,7 @@ use super::{assert_figures, figures, micros};
 use crate::Metric::{Blocked, BlockedUninterruptible, Preemption, RunQueue, Slice, Wakeup};
 use crate::scene::{Leaves, Scene, thread};
 
-/// Thread 101 sleeps at 100, is woken at 150, runs from 170 to 200, and what follows.
+/// Thread 101 sleeps at 100, is woken at 150, runs from 170 to 200, and so on.
 fn a_sleep() -> Scene {
     let mut scene = Scene::new();
     scene.switch(90, 0, 0, Leaves::R, 101);
@@ -25,7 +25,7 @@ fn a_sleep_a_wake_up_and_a_run_are_blocked_time_wakeup_latency_and_slice() {
             (Blocked, (1, 50, 1)),
             (Wakeup, (1, 20, 0)),
             (Slice, (2, 40, 0)),
-            // It first came in without a known wait.
+            // It was first switched in without a known wait.
             (RunQueue, (1, 20, 1)),
         ],
     );
@@ -175,7 +175,7 @@ fn the_idle_task_is_no_thread() {
 }
 
 #[test]
-fn what_began_before_the_trace_or_goes_on_after_it_is_censored() {
+fn what_began_before_the_trace_or_continues_after_it_is_censored() {
     let mut scene = Scene::new();
     scene.switch(10, 0, 101, Leaves::R, 102);
     scene.wake(15, 0, 103);
@@ -186,7 +186,7 @@ fn what_began_before_the_trace_or_goes_on_after_it_is_censored() {
     assert_figures(&report, 102, &[(Slice, (0, 0, 1)), (RunQueue, (0, 0, 1))]);
     assert_figures(&report, 103, &[(Wakeup, (0, 0, 1))]);
     assert_figures(&report, 104, &[(Slice, (0, 0, 1)), (BlockedUninterruptible, (0, 0, 1))]);
-    // But time on a CPU is known, whole slice or not.
+    // The time on a CPU is known even if the slice is cut.
     assert_eq!(micros(thread(&report, 102).stats.cpu_time), 50);
     assert_eq!(micros(thread(&report, 104).stats.cpu_time), 10, "since the trace began");
     assert_eq!((report.span.begin.0, report.span.end.0), (10_000, 60_000));

@@ -60,7 +60,7 @@ fn nobody_is_given_the_time_of_a_gap() {
     scene.lose(100, 0, 7);
     after_a_gap(&mut scene);
     let report = scene.report();
-    // From 10, its switch in, to the report of the loss at 100, any thread may have had the CPU.
+    // From its switch-in at 10 to the report of the loss at 100, any thread may have had the CPU.
     assert_eq!(micros(thread(&report, 101).stats.cpu_time), 100);
     let cpu = &report.cpus[0];
     assert_eq!((micros(cpu.busy), micros(cpu.idle)), (100, 0));
@@ -79,7 +79,7 @@ fn nobody_is_given_the_time_of_a_gap_on_a_cpu_that_was_not_seen_before() {
     };
     assert_eq!(run(|scene| scene), 220, "since the first event of the trace, at 10");
     assert_eq!(run(|scene| scene.lose(100, 2, 7)), 130);
-    // Damage has no time of its own: it ends with the event that follows, at 200.
+    // The time of damage is unknown: it ends with the event that follows, at 200.
     assert_eq!(run(Scene::damage), 30);
 }
 
@@ -170,7 +170,7 @@ fn damage_is_a_gap_of_all_cpus() {
 }
 
 #[test]
-fn a_file_that_was_cut_off_is_said_to_be_and_read_as_far_as_it_goes() {
+fn a_truncated_file_is_reported_and_read_as_far_as_it_goes() {
     let mut scene = before_a_gap();
     after_a_gap(&mut scene);
     let bytes = &scene.bytes()[..scene.bytes().len() - 8];

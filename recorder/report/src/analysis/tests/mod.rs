@@ -13,7 +13,7 @@ mod waits;
 use crate::scene::thread;
 use crate::{Metric, Report, Stats};
 
-/// Samples, their sum in microseconds, and how many were censored.
+/// Number of samples, their sum in microseconds, and how many were censored.
 type Figures = (u64, u64, u64);
 
 fn micros(duration: std::time::Duration) -> u64 {

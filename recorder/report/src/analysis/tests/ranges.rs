@@ -31,7 +31,7 @@ fn a_range_is_a_trace_that_was_cut() {
     assert_figures(
         &report,
         101,
-        // Cut: the slice from 1305 to 1315, the wait that begins at 1500.
+        // These are cut: the slice from 1305 to 1315, and the wait that begins at 1500.
         &[(Slice, (1, 10, 1)), (Wakeup, (1, 5, 1)), (Blocked, (2, 170, 0))],
     );
     assert_eq!(micros(thread(&report, 101).stats.cpu_time), 15);

@@ -41,7 +41,7 @@ fn the_recorders_threads_are_left_out_of_all_figures_but_those_of_cpus() {
 }
 
 #[test]
-fn whoever_asks_for_the_recorders_threads_has_them() {
+fn anyone_who_asks_for_the_recorders_threads_has_them() {
     let all = Selection { recorder: true, ..Selection::default() };
     let mut chosen = Selection::default();
     chosen.threads.comms = vec![Pattern::new("fxtrec*").expect("a glob")];
@@ -53,7 +53,7 @@ fn whoever_asks_for_the_recorders_threads_has_them() {
     }
 }
 
-/// A shell waits for its child, which is preempted for 30 ms and then ends. Meanwhile the machine's 201 waits for 90 ms.
+/// A shell waits for its child, which is preempted for 30 ms and then exits. Meanwhile thread 201 of another program waits for 90 ms.
 fn shell() -> Scene {
     let mut scene = Scene::recorded_by(300, "waker,syscall", Some(100));
     scene.name(100, "sh").name(401, "sh");

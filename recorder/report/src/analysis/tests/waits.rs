@@ -71,8 +71,8 @@ fn beyond_five_antagonists_the_rest_is_a_sum() {
     assert_eq!(named + micros(wait.others) + micros(wait.idle), micros(wait.length()));
 }
 
-/// A thread with a lower scheduling class waits while others pass the CPU on, `switches` times, each for 1 µs more than the previous one,
-/// from 10 µs on.
+/// A thread with a lower scheduling class waits while others alternate on the CPU, `switches` times, each for 1 µs more than the previous
+/// one, from 10 µs on.
 fn starved(switches: u64, others: u64) -> (Scene, u64) {
     let mut scene = Scene::new();
     let other = |number: u64| 200 + number % others;
@@ -98,7 +98,7 @@ fn a_wait_through_many_thousand_switches_knows_who_had_the_cpu_all_the_time() {
     let rounds = switches / others;
     let who: Vec<(u64, u64)> =
         wait.antagonists.iter().map(|it| (it.thread.tid, micros(it.ran))).collect();
-    // The threads with the longest time, out of 20 that take from 10 to 29 µs each in turn.
+    // The threads with the longest time, out of 20 threads that each take 10 to 29 µs in turn.
     let expected = [219, 218, 217, 216, 215].map(|tid| (tid, rounds * (tid - 200 + 10)));
     assert_eq!(who, expected);
     assert_eq!(wait.more_antagonists, others - 5);

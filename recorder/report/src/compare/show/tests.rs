@@ -36,7 +36,7 @@ fn a_difference_is_shown_with_its_bound() {
 }
 
 #[test]
-fn no_difference_is_said_and_so_is_how_many_runs_could_show_one() {
+fn no_difference_is_reported_and_so_is_how_many_runs_could_show_one() {
     let same = Text(&comparison(&BASE, &BASE)).to_string();
     assert!(same.ends_with("no difference is larger than the noise of these runs\n"), "{same}");
     let one = Text(&comparison(&BASE[..1], &WORSE[..1])).to_string();
@@ -64,8 +64,8 @@ fn runs_that_are_left_out_or_lack_events_are_named() {
 }
 
 #[test]
-fn the_change_can_be_derived_from_the_numbers_beside_it() {
-    // The pairs of these runs say +10 %, the medians -20 %.
+fn the_change_can_be_derived_from_the_numbers_next_to_it() {
+    // The pairs of these runs indicate +10 %, the medians -20 %.
     let base = [30.0e6, 31.0e6, 50.6e6, 51.0e6, 52.0e6];
     let new = [33.0e6, 34.0e6, 40.4e6, 90.0e6, 95.0e6];
     let shown = Text(&comparison(&base, &new)).to_string();
@@ -107,7 +107,7 @@ fn json_has_every_number_of_the_table_and_of_every_run() {
 }
 
 #[test]
-fn a_gap_of_unknown_size_is_told_though_no_event_is_counted() {
+fn a_gap_of_unknown_size_is_reported_though_no_event_is_counted() {
     let mut comparison = comparison(&[1.0, 2.0], &[1.0]);
     comparison.new[0].doubt.unknown_gaps = 2;
     let shown = Text(&comparison).to_string();

@@ -66,7 +66,7 @@ impl fmt::Display for Text<'_> {
     }
 }
 
-/// Says which rows have too few runs for any difference to be found, and how many runs are needed.
+/// Lists which rows have too few runs for any difference to be found, and how many runs are needed.
 fn write_not_judged(comparison: &Comparison, f: &mut fmt::Formatter<'_>) -> fmt::Result {
     let unjudged = comparison.not_judged();
     let is_short = |row: &&&Row| row.fewest.is_none() && row.not_recorded == 0;
@@ -163,7 +163,7 @@ pub fn change(ratio: Ratio) -> String {
     }
 }
 
-/// Says which runs had too few values for a row.
+/// Lists which runs had too few values for a row.
 fn write_left_out(comparison: &Comparison, row: &Row, f: &mut fmt::Formatter<'_>) -> fmt::Result {
     let base = comparison.base.len() - row.base.len();
     let new = comparison.new.len() - row.new.len();

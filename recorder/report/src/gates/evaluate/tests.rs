@@ -5,7 +5,7 @@ use fxt_reader::Nanos;
 use fxtrec_gates::Condition;
 use fxtrec_gates::{Dimension, Total};
 
-/// A recording without unknowns.
+/// A recording without unknown values.
 #[derive(Default)]
 struct Known {
     /// Wakeup latencies, in milliseconds.

@@ -79,7 +79,7 @@ fn a_condition_on_cpus_is_about_the_values_of_these_cpus() {
     assert_eq!(value("cpu = 0 or cpu = 1"), Some(30_000.0));
     assert_eq!(value("cpu = 1 and comm = 'audio'"), Some(7_000.0));
     assert_eq!(value("cpu = 1 and comm = 'spin'"), None, "spin was not there");
-    // `audio` on CPU 0, `other` on CPU 1: no single report has that.
+    // `audio` on CPU 0, `other` on CPU 1: no single report contains both.
     assert_eq!(value("cpu = 0 and comm = 'audio' or cpu = 1 and comm = 'other'"), Some(30_000.0));
     assert_eq!(measured("switches > 9 if cpu = 1"), Some(2.0));
 }
@@ -139,7 +139,7 @@ fn cpus_that_no_condition_tells_apart_are_one_group() {
 }
 
 #[test]
-fn a_gate_on_what_the_recording_does_not_tell_says_so_and_fails_unless_that_may_pass() {
+fn a_gate_on_what_the_recording_does_not_report_says_so_and_fails_unless_that_may_pass() {
     for gate in ["steal.sum > 1ms", "throttled.max > 1ms", "irq.sum > 1ms", "moved > 1"] {
         let found = |verdict: &Verdict<'_>| (verdict.finding, verdict.failed, verdict.measured);
         assert_eq!(with_verdict(&scene(), gate, found), (Finding::NotRecorded, true, None));
@@ -170,7 +170,7 @@ fn a_gate_on_a_fact_that_the_recording_has_is_judged_by_it() {
     assert_eq!(number("throttled.max > 1ms if comm ~ 't1*'"), Some(40_000.0));
     assert_eq!(number("throttled.sum > 1ms if cpu = 0"), Some(0.0));
     assert_eq!(number("throttled.sum > 1ms if cpu = 1"), Some(40_000.0));
-    // 50 us, less what was throttled.
+    // 50 us, minus the throttled time.
     assert_eq!(number("runqueue.max > 1ms if comm = 't101'"), Some(10_000.0));
     assert_eq!(number("moved > 1"), Some(1.0));
     assert_eq!(number("moved > 1 if tid = 202"), Some(0.0));
@@ -183,8 +183,8 @@ fn a_gate_on_a_fact_that_the_recording_has_is_judged_by_it() {
     assert!(worst[0].contains("moved to CPU 1; also throttled for 40.0 us"), "{worst:?}");
 }
 
-/// COMMAND's process is 100. Its thread 101 has 20 spans of 10 us. In each span it waits for 4 us while 201, which existed before, has the
-/// CPU, and for 1 us while 102 has it, which is COMMAND's own.
+/// COMMAND's process is 100. Its thread 101 has 20 spans of 10 us. In each span it waits for 4 us while the CPU is used by 201, which
+/// existed before, and for 1 us while it is used by COMMAND's own 102.
 fn disturbed() -> Scene {
     let mut scene = Scene::of_command("waker,steal,throttled", 100);
     scene.switch(0, 0, 0, Leaves::R, 101);
@@ -234,7 +234,7 @@ fn spans_are_disturbed_if_without_what_others_took_they_are_short_enough() {
     assert_eq!(judge(r#"span("request").runqueue.max > 5us"#), PASSED);
     assert_eq!(judge(r#"span("request").count < 21"#), FAILED);
     assert_eq!(judge(r#"span("request").max > 9us if comm = "t101""#), DISTURBED);
-    // Too few values, no thread, and not recorded do not pass.
+    // A gate with too few values, without a thread, or without recorded data does not pass.
     assert_eq!(judge(r#"span("request").p99 > 9us"#), FAILED);
     assert_eq!(judge(r#"span("nothing").max > 9us"#), FAILED);
     assert_eq!(judge(r#"span("request").max > 9us if tid = 102"#), FAILED);
@@ -260,7 +260,7 @@ fn nobody_else_is_to_blame_where_events_are_lost_or_the_own_cpu_time_is_over_its
         assert_eq!(judge(r#"span("request").cpu.max > 4us"#), [FAILED, FAILED]);
         assert!(judge(r#"span("request").cpu.max > 5us"#)[0].2, "within its limit");
     }
-    // Long after all spans; but nevertheless it is unknown which spans there were.
+    // This is long after all spans, but it is still unknown which spans there were.
     scene.lose(600, 1, 1);
     for on_disturbed in [OnDisturbed::Fail, OnDisturbed::Pass, OnDisturbed::Exit4] {
         assert_eq!(judged(&scene, &[length], on_disturbed), [FAILED]);
@@ -340,7 +340,7 @@ fn a_condition_on_a_stack_is_about_the_long_waits_that_have_one() {
     assert_eq!(found[0], (Finding::Broken, Some(2), worst));
     assert_eq!((found[1].0, found[1].1), (Finding::Kept, Some(1)), "that without a stack");
     assert_eq!(found[2], (Finding::Kept, Some(2), None));
-    // Waits shorter than 2 ms have no stacks here.
+    // Waits shorter than 2 ms have no stacks in this trace.
     assert_eq!(found[3], (Finding::NotRecorded, Some(0), None));
     assert_eq!(found[4], (Finding::Kept, Some(0), None));
     let expected = (Finding::NotRecorded, None, None);

@@ -12,10 +12,10 @@ use super::super::evaluate::{Finding, Verdict};
 use super::{blame, censored, finding};
 use fxtrec_units::escape;
 
-/// Writes a whole document. `about` names the recording.
+/// Writes a complete document. `about` names the recording.
 ///
 /// # Errors
-/// Those of `out`.
+/// The errors of `out`.
 pub fn write_junit(verdicts: &[Verdict<'_>], about: &str, out: impl Write) -> io::Result<()> {
     let mut writer = Writer::new_with_indent(out, b' ', 2);
     writer.write_event(Event::Decl(BytesDecl::new("1.0", Some("UTF-8"), None)))?;

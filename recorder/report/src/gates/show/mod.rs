@@ -15,7 +15,7 @@ use fxtrec_gates::Amount;
 use fxtrec_gates::{Dimension, Quantity};
 use fxtrec_units::text::{counted, noun};
 
-/// What the recording does not contain.
+/// The data that the recording does not contain.
 fn nobody(verdict: &Verdict<'_>) -> String {
     let Quantity::Span(span, _) = &verdict.gate.quantity else {
         return "no thread of the recording matches the condition".to_owned();
@@ -75,11 +75,11 @@ fn metric(quantity: &Quantity) -> String {
     }
 }
 
-/// Says that records are missing that may have broken the gate.
+/// Reports that records are missing that could violate the gate.
 const RECORDS_LOST: &str =
     "applications dropped records, because their buffers were full: spans may be missing";
 
-/// What made spans take too long, if anything is known about that.
+/// The reason why spans took too long, if known.
 fn blame(verdict: &Verdict<'_>) -> Option<String> {
     let without = |taken: &Taken| {
         let parts = taken.parts.iter().map(|(part, sum)| format!("{} {sum}", part.name()));

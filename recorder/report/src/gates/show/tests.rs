@@ -27,7 +27,7 @@ fn verdict(gate: &Gate, finding: Finding, failed: bool) -> Verdict<'_> {
     }
 }
 
-/// A broken gate, with an offender that has a hostile name.
+/// A violated gate with an offender whose name contains special characters.
 fn broken(gate: &Gate) -> Verdict<'_> {
     let amount = Amount { number: 23_400_000.0, dimension: Dimension::Time };
     let what = "a`|<b>&\u{1}\"x (1234) on CPU 1".to_owned();
@@ -140,7 +140,7 @@ fn junit_is_well_formed_and_has_a_case_for_each_gate() {
 }
 
 #[test]
-fn what_is_not_known_about_losses_is_said() {
+fn what_is_not_known_about_losses_is_reported() {
     let gate = gate("lost > 0");
     let lost = |doubt| Verdict { doubt, ..verdict(&gate, Finding::Broken, true) };
     let said = |verdict: &Verdict<'_>| super::finding(verdict);
@@ -154,7 +154,7 @@ fn what_is_not_known_about_losses_is_said() {
     );
 }
 
-/// A gate on spans that is broken because strangers had the CPU.
+/// A gate on spans that is violated because strangers had the CPU.
 fn disturbed(gate: &Gate, failed: bool, undecided: bool) -> Verdict<'_> {
     let amount = |number| Amount { number, dimension: Dimension::Time };
     let parts = vec![(fxtrec_gates::SpanPart::Strangers, amount(320e6))];

@@ -1,4 +1,4 @@
-//! Which stacks are in a page, and what the page says about the others.
+//! The stacks that are in a page, and the page's statements about the others.
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
@@ -117,7 +117,7 @@ fn a_page_without_stacks_has_nothing_of_them() {
     assert!(with.find("fx.flame =") < with.find("start();\n"), "before the page starts");
 }
 
-/// Thread 41 is blocked `waits` times, each time a millisecond longer and in a function of its own; then `samples` samples follow.
+/// Thread 41 is blocked `waits` times, each time a millisecond longer and in a separate function; then `samples` samples follow.
 fn many(waits: u64, samples: u64) -> Vec<u8> {
     let mut trace = Writer::new(Vec::new());
     trace.start("test", 1_000_000_000).unwrap();

@@ -9,7 +9,7 @@ use super::super::{Budget, Page, Written};
 use super::{Trace, contents, name, switch, trace, wake};
 use crate::{Options, analysis};
 
-/// Threads that hand the CPU to each other.
+/// Threads that pass the CPU to each other.
 const THREADS: u64 = 60;
 const FIRST: u64 = 101;
 
@@ -86,7 +86,7 @@ fn no_page_is_larger_than_it_may_be_and_the_listed_waits_go_last() {
             let (written, text, contents) = page(trace, Budget::Bytes(limit));
             assert!(written.bytes <= limit, "{written:?} for {limit}");
             assert!(!written.is_complete(), "{written:?} for {limit}");
-            // The page makes use of its limit.
+            // The page uses the space within its limit.
             assert!(written.bytes > limit / 2, "{written:?} for {limit}");
             let tiles = contents["tiles"].as_array().unwrap();
             let kept = tiles.iter().filter(|tile| !is_left_out(tile)).count();

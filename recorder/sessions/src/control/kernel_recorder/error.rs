@@ -15,7 +15,7 @@ pub(in crate::control) enum KernelError {
     /// It neither records nor exits.
     #[error("the kernel's recorder did not become ready")]
     Silent,
-    /// It was not waited for.
+    /// Waiting for it failed.
     #[error("the session was ended before the kernel's recorder was ready")]
     Cancelled,
     /// Its session has been ended.

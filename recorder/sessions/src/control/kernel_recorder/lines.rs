@@ -29,7 +29,7 @@ impl Lines {
                 }
                 drop(listening);
             };
-            // Without this thread, only the reason of its end is unknown.
+            // Without this thread, only the reason for its end is unknown.
             drop(std::thread::Builder::new().name("fxtrec-lines".to_owned()).spawn(listen));
         }
         Lines { ended, last }
@@ -37,7 +37,7 @@ impl Lines {
 
     /// The last line, once standard error has ended or a second has passed.
     pub(super) fn last(&self) -> String {
-        // Either way, stop waiting.
+        // In either case, stop waiting.
         let _ = self.ended.recv_timeout(Duration::from_secs(1));
         let last = self.last.lock().unwrap_or_else(PoisonError::into_inner).clone();
         last.unwrap_or_else(|| "it exited without a message".to_owned())

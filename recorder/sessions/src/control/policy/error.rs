@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-/// What a user is denied.
+/// The data that a user is denied.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum Denied {
@@ -10,7 +10,7 @@ pub enum Denied {
     #[error("{what}: {why}")]
     NotPermitted {
         what: String,
-        /// Why not, and what would allow it.
+        /// The reason, and the policy that would permit it.
         why: String,
     },
     /// The policy has no user probe of this name.
@@ -18,7 +18,7 @@ pub enum Denied {
     NoSuchProbe {
         name: String,
         path: PathBuf,
-        /// The names that may have been meant.
+        /// Similar names that the user may have meant.
         meant: Option<String>,
     },
 }

@@ -169,7 +169,7 @@ fn kernel_right(
     Ok(())
 }
 
-/// The probe that the file calls `name`, which its hits are called too unless it says otherwise.
+/// The probe that the file calls `name`; its hits have this name, too, unless the spec gives another.
 fn probe(name: &str, value: &Spanned<DeValue<'_>>) -> Result<Spec, Problem> {
     let text = string(value, "a SPEC as for fxtrec -P, such as \"/usr/bin/app:render\"")?;
     let bad = |error: categories::CategoryError| at(value, error.to_string());

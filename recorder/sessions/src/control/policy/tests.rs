@@ -128,7 +128,7 @@ fn a_primary_group_counts_as_any_other() {
 }
 
 #[test]
-fn everybody_can_be_meant() {
+fn everyone_can_be_meant() {
     let policy = policy("[[allow]]\nusers = [\"*\"]\nkernel = [\"sched:waking\"]");
     for category in ["sched", "sched:waking"] {
         assert!(granted(&policy, &user(12345), &[category]).kernel.has_scheduling());
@@ -143,7 +143,7 @@ fn user_probes_are_given_by_name_and_by_the_beginning_of_it() {
         let probes = granted(&policy, &developer, categories).kernel.probes;
         probes.into_iter().map(|spec| spec.text).collect::<Vec<_>>()
     };
-    // Hits are called as the file calls the probe, unless its SPEC has a name.
+    // Hits have the file's name of the probe, unless its SPEC contains a name.
     let (render, text) = ("render=/usr/bin/app:render%span", "text=/usr/bin/app:render_text");
     assert_eq!(texts(&["uprobe:render"]), [render]);
     assert_eq!(texts(&["uprobe:*"]), [render, text], "not net, which is not given");
@@ -154,13 +154,13 @@ fn user_probes_are_given_by_name_and_by_the_beginning_of_it() {
 }
 
 #[test]
-fn a_probe_that_there_is_not_is_told_with_the_nearest() {
+fn a_probe_that_does_not_exist_is_reported_with_the_nearest_one() {
     let error = denied(&policy(TWO_RULES), &user(0), &["uprobe:rendr"]);
     assert_eq!(error, "policy.toml has no user probe 'rendr'; did you mean render?");
 }
 
 #[test]
-fn own_processes_are_everybodys_unless_the_file_says_otherwise() {
+fn own_processes_are_everyones_unless_the_file_says_otherwise() {
     let own = granted(&Policy::default(), &user(BUILDER), &["sched:own"]);
     assert!(own.kernel.is_own() && own.kernel.has_scheduling());
     let strict = "own-processes = false\n";
@@ -169,7 +169,7 @@ fn own_processes_are_everybodys_unless_the_file_says_otherwise() {
     for kernel in ["sched:own", "sched", "sched:waking"] {
         assert!(granted(&policy(&rule(kernel)), &user(BUILDER), &["sched:own"]).kernel.is_own());
     }
-    // Who may record all and asks for both gets all.
+    // A user who may record both and requests both gets both.
     let both = granted(&policy(&rule("sched")), &user(BUILDER), &["sched", "sched:own"]);
     assert!(!both.kernel.is_own());
     let error = parse("own-processes = 1").expect_err("no boolean");
@@ -208,7 +208,7 @@ fn known_categories_say_who_may_have_them() {
 }
 
 #[test]
-fn mistakes_are_told_with_their_place_and_what_was_expected() {
+fn mistakes_are_reported_with_their_place_and_what_was_expected() {
     let cases = [
         ("[probes", "policy.toml:1:8: "),
         (
@@ -271,7 +271,7 @@ fn a_file_that_others_could_write_is_not_trusted() {
     for mode in [0o664, 0o646, 0o666] {
         fs::set_permissions(&path, Permissions::from_mode(mode)).expect("chmod");
         let error = read().expect_err("not trusted");
-        // Who is not root owns what it writes, which is no better.
+        // A user other than root owns the files that the user writes, which is equally bad.
         let expected = [format!("mode {mode:04o}"), "belongs to uid".to_owned()];
         assert!(expected.iter().any(|text| error.contains(text)), "{error}");
     }

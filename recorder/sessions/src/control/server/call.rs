@@ -49,7 +49,7 @@ impl Parameters {
         serde_json::from_value(value).map_err(|error| bad(name, error.to_string()))
     }
 
-    /// Whether all were taken out.
+    /// Whether all were consumed.
     pub(super) fn end(&self) -> Result<(), ControllerError> {
         match self.0.keys().next() {
             Some(name) => Err(bad(name, "unknown parameter")),

@@ -9,7 +9,7 @@ use super::super::wire::{self, ControllerError, SessionState};
 use super::{Caller, Inner, Service};
 use crate::manager::Stopped;
 
-/// How long providers may take to hand over what is left.
+/// How long providers may take to hand over the rest.
 const STOP_TIMEOUT: Duration = Duration::from_secs(2);
 
 impl Service {
@@ -134,7 +134,7 @@ impl Service {
         }
     }
 
-    /// Makes this request to any existing session; `None` when it is refused.
+    /// Makes this request to the session, if there is one; `None` when it is refused.
     fn take_over(&self, request: Request) -> Option<Arc<Session>> {
         let mut inner = self.lock();
         let session = inner.session.clone()?;

@@ -1,4 +1,4 @@
-//! Snapshot: writes what a running circular session holds.
+//! Snapshot: writes the current content of a running circular session.
 
 use super::super::config::bad;
 use super::super::kernel_recorder::KernelError;

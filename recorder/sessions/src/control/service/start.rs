@@ -1,4 +1,4 @@
-//! StartTracing: the kernel's recorder first, and then applications.
+//! StartTracing: first the kernel's recorder, then applications.
 
 use super::super::config::{engine_disposition, select};
 use super::super::machine::{self, Request};
@@ -58,7 +58,7 @@ impl Service {
                 Err(ControllerError::Aborted { reason })
             }
             _ if inner.state == SessionState::Terminating => Err(ControllerError::Terminating),
-            // It was stopped: report what had started by then.
+            // The session was stopped: report everything that had started before that.
             started => inner.not_aborted().map(|()| started.unwrap_or_default()),
         };
         self.settled.notify_all();
@@ -82,7 +82,7 @@ impl Service {
             .map_err(|error| error.to_string())?;
         let options = StartOptions {
             disposition: engine_disposition(disposition),
-            // They are among those that were granted.
+            // They are among the granted ones.
             additional_categories: Vec::new(),
             timeout: session.config.start_timeout,
         };

@@ -17,7 +17,7 @@ pub struct FxtVersion {
 #[serde(deny_unknown_fields)]
 pub struct ProviderSpec {
     pub name: String,
-    /// The buffer of each, in MiB.
+    /// The buffer of each provider, in MiB.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub buffer_size_megabytes_hint: Option<u32>,
     /// Their categories in place of the session's.
@@ -32,17 +32,17 @@ pub enum BufferingMode {
     #[default]
     Oneshot,
     Circular,
-    /// It is written out, while recording continues.
+    /// It is written while recording continues.
     Streaming,
 }
 
-/// What happens to data that was recorded before and not written.
+/// What happens to data that was recorded earlier and not written.
 #[derive(Clone, Copy, Debug, Default, Deserialize, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum BufferDisposition {
     #[default]
     ClearEntire,
-    /// All but what others refer to is discarded.
+    /// Everything is discarded except definitions that other records refer to.
     ClearNondurable,
     Retain,
 }
@@ -71,10 +71,10 @@ pub struct TraceConfig {
     /// Whether a streaming session sends nothing before it is stopped or terminated.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub defer_transfer: Option<bool>,
-    /// The only processes of which the kernel's switches and wake-ups are recorded, with their descendants.
+    /// The processes whose switches and wake-ups the kernel records, with their descendants; no others.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub processes: Option<Vec<u32>>,
-    /// Globs of the cgroups whose processes are the only ones.
+    /// Globs of the cgroups to whose processes the recording is restricted.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cgroups: Option<Vec<String>>,
     /// The stacks that are recorded: `offcpu`, `wake`, `cpu`.

@@ -13,7 +13,7 @@ pub enum ControllerError {
     #[error("a session already exists, and there can be only one; terminate it first")]
     #[serde(rename = "fxtrec.Controller.AlreadyInitialized")]
     AlreadyInitialized,
-    /// It records, or is about to.
+    /// It is recording, or is about to record.
     #[error("the session is already started")]
     #[serde(rename = "fxtrec.Controller.AlreadyStarted")]
     AlreadyStarted,
@@ -29,16 +29,16 @@ pub enum ControllerError {
     #[error("the session was aborted: {reason}")]
     #[serde(rename = "fxtrec.Controller.Aborted")]
     Aborted { reason: String },
-    /// The client may not do this.
+    /// The client is not permitted to do this.
     #[error("{what} is not permitted: {why}")]
     #[serde(rename = "fxtrec.Controller.NotPermitted")]
     NotPermitted { what: String, why: String },
-    /// The request makes no sense.
+    /// The request is meaningless.
     #[error("bad request: {field}: {why}")]
     #[serde(rename = "fxtrec.Controller.BadRequest")]
     BadRequest {
         field: String,
-        /// What is wrong with it.
+        /// The error in it.
         why: String,
     },
 }

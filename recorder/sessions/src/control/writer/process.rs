@@ -1,7 +1,7 @@
-//! The process that receives a client's descriptors: it runs as the client's user without privileges, reports what the
-//! descriptor is, and copies the daemon's data to it.
+//! The process that receives a client's descriptors: it runs as the client's user without privileges, reports the type of the descriptor,
+//! and copies the daemon's data to it.
 //!
-//! Every system call here may block for ever; then the daemon kills the process.
+//! Every system call here may block forever; then the daemon kills the process.
 
 use std::fs::{File, OpenOptions};
 use std::io::{self, ErrorKind, Read, Write};
@@ -26,22 +26,22 @@ use fxtrec_kernel::stream;
 /// The process's name, by which the program recognizes its task.
 pub const NAME: &str = "fxtrec-output";
 
-/// What is written to a file at once, in bytes.
+/// The maximum size of one write to a file, in bytes.
 const FILE_BYTES: usize = 256 * 1024;
 
 /// The maximum size of a write to a pipe or socket, in bytes, so that progress of every reader is noticed.
 const PIPE_BYTES: usize = 4096;
 
-/// Does all of it; `args` are user, group, the daemon's process and the most bytes of a message.
+/// Runs the whole process; `args` are user, group, the daemon's process and the maximum size of a message in bytes.
 ///
 /// # Errors
-/// When the daemon is gone or sends an invalid message.
+/// When the daemon has ended or sends an invalid message.
 pub fn run(args: impl Iterator<Item = String>) -> io::Result<()> {
     let numbers: Vec<u32> = args.filter_map(|word| word.parse().ok()).collect();
     let [uid, gid, daemon, most] = numbers[..] else { return Err(ErrorKind::InvalidInput.into()) };
     give_up_privileges(uid, gid)?;
     nix::sys::prctl::set_name(c"fxtrec-output")?;
-    // Dropping the privileges has reset this.
+    // Dropping the privileges has reset this setting.
     nix::sys::prctl::set_pdeathsig(Signal::SIGKILL)?;
     if u32::try_from(getppid().as_raw()) != Ok(daemon)
         || getppid() == Pid::from_raw(1) && daemon != 1
@@ -54,7 +54,7 @@ pub fn run(args: impl Iterator<Item = String>) -> io::Result<()> {
     let mut descriptors = Vec::new();
     let count = stream::receive(&connection, &mut message, &mut descriptors)?;
     message.truncate(count);
-    // The client is to see when the daemon closes the connection.
+    // The client must see when the daemon closes the connection.
     drop(connection);
     let null = OpenOptions::new().read(true).open("/dev/null")?;
     nix::unistd::dup2_stdin(&null)?;
@@ -68,7 +68,7 @@ fn give_up_privileges(uid: u32, gid: u32) -> io::Result<()> {
     setresuid(Uid::from_raw(uid), Uid::from_raw(uid), Uid::from_raw(uid))?;
     nix::sys::prctl::set_no_new_privs()?;
     nix::sys::prctl::set_dumpable(false)?;
-    // For root, some capabilities are left.
+    // If the client is root, some capabilities remain.
     caps::give_up_all()
 }
 
@@ -76,9 +76,9 @@ fn say(mut channel: &UnixStream, news: &News) -> io::Result<()> {
     channel.write_all(&news.encode())
 }
 
-/// Receives the choice of descriptor, reports what it is, and writes the following data to it.
+/// Receives the choice of descriptor, reports its type, and writes the following data to it.
 pub(super) fn serve(mut channel: &UnixStream, descriptors: Vec<OwnedFd>) -> io::Result<()> {
-    // Closing those that are not meant could take for ever; they go with the process.
+    // Closing descriptors that are not outputs could take forever; they are closed when the process ends.
     let mut descriptors: Vec<_> = descriptors.into_iter().map(ManuallyDrop::new).collect();
     let mut index = [0];
     channel.read_exact(&mut index)?;
@@ -127,7 +127,7 @@ pub(super) fn copy(mut channel: &UnixStream, output: &OwnedFd, is_file: bool) ->
             }
         }
     }
-    // Some file systems report only now that they were full.
+    // Some file systems report only at this point that they were full.
     match nix::unistd::close(output.into_raw_fd()) {
         Ok(()) => say(channel, &News::Done),
         Err(errno) => fail(channel, &errno.into()),
@@ -151,17 +151,17 @@ enum Unfit {
     /// It cannot be written to.
     #[error("it is not open for writing")]
     ReadOnly,
-    /// It is of a kind that can be anything.
+    /// It may be of any kind.
     #[error("it is neither a regular file, nor a pipe, nor a stream socket")]
     Kind,
-    /// A named pipe has no reader. For an unnamed one, the first write fails.
+    /// A named pipe has no reader. For an unnamed pipe, the first write fails.
     #[error("it is a pipe without a reader")]
     NoReader,
     #[error("cannot examine it: {0}")]
     System(#[from] io::Error),
 }
 
-/// Whether a descriptor can be an output, and what it is.
+/// Whether a descriptor can be an output, and its type.
 fn examine(passed: OwnedFd) -> Result<(OwnedFd, Destination), Unfit> {
     let flags = fcntl(&passed, FcntlArg::F_GETFL).map_err(io::Error::from)?;
     let access = OFlag::from_bits_truncate(flags) & OFlag::O_ACCMODE;

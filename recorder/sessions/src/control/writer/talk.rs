@@ -1,4 +1,4 @@
-//! What the writing process reports to the daemon.
+//! The messages of the writing process to the daemon.
 //!
 //! ```text
 //!  0      1        5
@@ -10,7 +10,7 @@ use std::os::unix::ffi::{OsStrExt, OsStringExt};
 
 use super::Destination;
 
-/// Maximum size of a message: one of a client.
+/// Maximum size of a message: that of a client.
 const MOST_BYTES: usize = 2 * 1024 * 1024;
 
 /// Bytes before the payload.
@@ -22,11 +22,11 @@ pub(super) enum News {
     Received(Vec<u8>),
     /// This is the output.
     Output(Destination),
-    /// Nothing can be written to it, and why.
+    /// The output cannot be written, for this reason.
     Unfit(String),
-    /// This many bytes are written, in all.
+    /// The total number of bytes written.
     Written(u64),
-    /// Nothing more can be written, and why.
+    /// No more can be written, and why.
     Failed(String),
     Done,
 }

@@ -59,7 +59,7 @@ impl Core {
         Ok(deadline)
     }
 
-    /// Starts a provider that has just registered, or tells it that no session runs.
+    /// Starts a provider that has just registered, or informs it that no session is running.
     pub(super) fn welcome_one(&mut self, index: usize) {
         if !self.start_one(index)
             && let Some(number) = wire::Session::new(self.sessions.max(1))
@@ -68,13 +68,13 @@ impl Core {
         }
     }
 
-    /// Lets a provider record, if a running session is to record it; returns whether it is.
+    /// Lets a provider record, if a session is running that includes it; returns whether it does.
     fn start_one(&mut self, index: usize) -> bool {
         let Some(session) = self.session.as_ref().filter(|session| session.running) else {
             return false;
         };
         let Session { number, config, options, .. } = session;
-        // The earlier recording of this one ends.
+        // The previous recording of this provider ends.
         let others = self.providers.iter().enumerate().filter(|(other, _)| *other != index);
         let beyond = others.map(|(_, other)| other.bytes_beyond_the_least()).sum();
         let provider = &mut self.providers[index];
@@ -85,7 +85,7 @@ impl Core {
         let granted = config.granted(wanted, beyond);
         let start = wire::Start {
             mode: config.mode,
-            // The buffer is always a new one: what was in the last is with the output.
+            // The buffer is always a new one: the content of the last one belongs to the output.
             disposition: BufferDisposition::ClearEntire,
             buffer_bytes: granted as u64,
             process: provider.process(),
@@ -106,7 +106,7 @@ impl Core {
             return Err(ManagerError::NotStarted);
         };
         session.running = false;
-        // The start waits in vain for those that have not started by now.
+        // The start waited in vain for the providers that have not started at this point.
         if let Some(Waiting::Start { reply, .. }) = self.waiting.take() {
             let started = self.in_phase(Phase::Started).count();
             let late = self.in_phase(Phase::Starting).map(|one| one.name().to_owned()).collect();
@@ -142,7 +142,7 @@ impl Core {
         }
         self.providers.iter_mut().for_each(Provider::terminate);
         self.session = None;
-        // The next archive has separate figures.
+        // The next archive has its own statistics.
         self.output.discard();
         self.output.forget_all();
         self.departed.clear();

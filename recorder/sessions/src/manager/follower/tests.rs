@@ -1,4 +1,4 @@
-//! Spans of a handmade provider, held against limits.
+//! Spans of a handmade provider, compared with limits.
 
 use crossbeam_channel::{Receiver, unbounded};
 use fxt_writer::record::{Event, EventKind, Initialization, Record, StringRecord};
@@ -48,7 +48,7 @@ impl Stage {
         self.event(EventKind::DurationEnd, time, thread, Text::Inline(name));
     }
 
-    /// What is found in the events since the last call: trigger, thread, begin and end in nanoseconds.
+    /// The matches since the last call: trigger, thread, begin and end in nanoseconds.
     fn found(&mut self) -> Vec<(usize, u64, u64, u64)> {
         self.follower.take(&std::mem::take(&mut self.piece), &"app".into(), 7);
         let told = |span: LongSpan| (span.trigger, span.thread.0, span.since.0, span.time.0);

@@ -69,7 +69,7 @@ impl Stage {
 
 /// The picture in the module's documentation.
 #[test]
-fn spans_are_ended_in_each_archive_and_begun_anew_in_the_next() {
+fn spans_are_ended_in_each_archive_and_begun_again_in_the_next() {
     let mut stage = Stage::default();
     stage.begin(7, "f", 10);
     stage.begin(7, "g", 20);

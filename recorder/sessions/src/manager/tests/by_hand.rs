@@ -1,5 +1,5 @@
-//! A provider by hand: it speaks the protocol word by word as `docs/reference/providers.md` describes it, without fxt-writer's
-//! client or engine, so that it can also lie.
+//! A handmade provider: it implements the protocol exactly as `docs/reference/providers.md` describes it, without fxt-writer's client or
+//! engine, so that it can also violate it.
 
 use std::os::fd::{AsFd, OwnedFd};
 use std::time::{Duration, Instant};
@@ -14,7 +14,7 @@ use nix::sys::uio::pwrite;
 
 use super::{Address, Received, Seqpacket};
 
-/// Nothing that a manager has to answer takes longer.
+/// No answer of a manager takes longer.
 pub(super) const PATIENCE: Duration = Duration::from_secs(10);
 
 const HEADER_WORDS: usize = 16;
@@ -46,7 +46,7 @@ pub(super) struct ByHand {
     pub(super) connection: Seqpacket,
 }
 
-/// What START brought, and what was put into the buffer so far.
+/// The parameters of START, and the content of the buffer so far.
 #[derive(Debug)]
 pub(super) struct Running {
     pub(super) session: Session,
@@ -55,7 +55,7 @@ pub(super) struct Running {
     pub(super) fifo: Seqpacket,
     pub(super) division: Division,
     pub(super) durable_end: u64,
-    /// Words in the rolling buffer that is open.
+    /// The position in the open rolling buffer, in words.
     pub(super) rolling_end: usize,
     pub(super) wrapped: u32,
 }
@@ -89,7 +89,7 @@ impl ByHand {
         loop {
             match Seqpacket::connect(address) {
                 Ok(connection) => return ByHand { connection },
-                // Too many wait to be let in.
+                // Too many connections wait to be accepted.
                 Err(error) if error.raw_os_error() == Some(nix::libc::EAGAIN) => {
                     assert!(Instant::now() < until, "the manager lets nobody in");
                     std::thread::sleep(Duration::from_millis(1));
@@ -124,17 +124,17 @@ impl ByHand {
                 Some((message, descriptors))
             }
             Ok(Received::End) => None,
-            // What was sent and not read is lost with the connection.
+            // Unread messages are lost with the connection.
             Err(error) if error.raw_os_error() == Some(nix::libc::ECONNRESET) => None,
             other => panic!("{other:?}"),
         }
     }
 
-    /// Waits for START, and says nothing.
+    /// Waits for START, without answering.
     pub(super) fn await_start(&self) -> Running {
         let (mut message, mut descriptors) = self.hear().expect("START");
         if matches!(message, FromManager::Terminate(_)) {
-            // No session ran when it registered.
+            // No session was running when it registered.
             (message, descriptors) = self.hear().expect("START");
         }
         let FromManager::Start { session, start } = message else { panic!("{message:?}") };
@@ -202,7 +202,7 @@ impl Running {
         HEADER_WORDS + self.division.durable + (self.wrapped & 1) as usize * self.division.rolling
     }
 
-    /// Appends a durable record; the ring is not to run over in these tests.
+    /// Appends a durable record; in these tests the ring never overflows.
     pub(super) fn put_durable(&mut self, record: &impl Record) {
         let mut words: Vec<u64> = Vec::new();
         record.write(&mut words).expect("a vector");
@@ -214,7 +214,7 @@ impl Running {
         self.store(5, self.durable_end * 8);
     }
 
-    /// Appends a record to the rolling buffer that is open.
+    /// Appends a record to the open rolling buffer.
     pub(super) fn put(&mut self, record: &impl Record) {
         let mut words: Vec<u64> = Vec::new();
         record.write(&mut words).expect("a vector");
@@ -229,7 +229,7 @@ impl Running {
         self.rolling_end += words.len();
     }
 
-    /// Appends an instant event of this name.
+    /// Appends an instant event with this name.
     pub(super) fn event(&mut self, name: &str, time: u64) {
         let process = self.start.process;
         self.put(&Event {
@@ -246,7 +246,7 @@ impl Running {
         self.store(8, count);
     }
 
-    /// Goes on in the other buffer, and asks for this one to be saved.
+    /// Continues in the other buffer, and requests that this one be saved.
     pub(super) fn ask_to_save(&mut self) -> Packet {
         let part = (self.wrapped & 1) as usize;
         self.store(10 + part, 0);
@@ -259,7 +259,7 @@ impl Running {
         packet
     }
 
-    /// Asks for the open buffer to be saved, waits until it is, and clears it.
+    /// Requests that the open buffer be saved, waits until it is, and clears it.
     pub(super) fn save(&mut self) {
         let before = self.base();
         let words = self.rolling_end;

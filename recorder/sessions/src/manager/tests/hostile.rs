@@ -1,4 +1,4 @@
-//! What a provider that does not keep to the protocol does to itself, and to nobody else.
+//! A provider that violates the protocol harms itself, and no other.
 
 use fxt_writer::packet::{BUFFER_SAVED, Packet, SAVE_BUFFER, STARTED};
 use fxt_writer::provider::wire::{FromProvider, MAX_MESSAGE_BYTES, Session};
@@ -7,7 +7,7 @@ use fxt_writer::{Koid, ProviderId, Ticks};
 
 use super::*;
 
-/// A manager with a session and an honest provider, which is asked at the end whether it was served.
+/// A manager with a session and an honest provider; the end checks that the honest provider was served.
 struct Neighbours {
     stage: Stage,
     honest: ByHand,
@@ -23,7 +23,7 @@ impl Neighbours {
         Neighbours { stage, honest, session }
     }
 
-    /// The stage, when the honest provider has had everything it wants.
+    /// The stage, when the honest provider has received everything it needs.
     fn all_is_well(self) -> Stage {
         let Neighbours { stage, honest, mut session } = self;
         for number in 0..3 {
@@ -106,7 +106,7 @@ fn categories_of_all_providers_have_room_together_and_what_has_none_is_counted()
     let (listed, left_out, bytes) = count();
     assert_eq!(listed + left_out, said);
     assert!(left_out > 0 && bytes <= 4 << 20, "{listed} {left_out} {bytes}");
-    // Who is gone needs no room any more, and has none.
+    // A provider that has disconnected needs no room, and has none.
     drop(flood);
     for provider in 0..6 {
         neighbours.stage.wait_until_gone(&format!("flood {provider}"));
@@ -141,7 +141,7 @@ fn buffers_of_all_providers_have_room_together() {
     assert!(sizes.iter().sum::<u64>() <= 64 << 20, "{sizes:?}");
     drop(all);
     (0..40).for_each(|number| stage.wait_until_gone(&format!("app {number}")));
-    // What they had is free again.
+    // Their room is free again.
     let provider = stage.register("late");
     assert_eq!(provider.start().start.buffer_bytes, 16 << 20);
     drop(provider);
@@ -160,13 +160,13 @@ fn a_connection_that_says_nothing_is_closed() {
     assert_eq!(stage.manager.refusals().expect("it runs").unregistered, 1);
 }
 
-/// Runs a provider that does something against the protocol of the FIFO; says what it is blamed for.
+/// Runs a provider that violates the protocol of the FIFO; returns the fault.
 fn blamed_for(deed: impl FnOnce(&ByHand, by_hand::Running) -> by_hand::Running) -> String {
     let neighbours = Neighbours::new();
     let bad = neighbours.stage.register("bad");
     let session = bad.await_start();
     let session = deed(&bad, session);
-    // An answer to what was good may come first.
+    // An answer to its valid requests may precede it.
     let closed = (0..3).any(|_| session.receive().is_none());
     assert!(closed, "the manager closes its side");
     let status = neighbours.stage.wait_for("bad", ProviderState::Failed);
@@ -204,11 +204,11 @@ fn packets_out_of_order_close_the_fifo() {
         &[save],
         // STARTED twice.
         &[Packet::started(), Packet::started()],
-        // The same buffer twice; a buffer that is not next; one that was before the first.
+        // The same buffer twice; a buffer that is not next; one from before the first.
         &[Packet::started(), save, save],
         &[Packet::started(), Packet::save_buffer(1, 0)],
         &[Packet::started(), Packet::save_buffer(u32::MAX, 0)],
-        // What only the manager says, and what nobody says.
+        // Packets that only the manager sends, and undefined ones.
         &[Packet::started(), Packet { request: BUFFER_SAVED, ..save }],
         &[Packet { request: 99, ..save }],
     ];
@@ -243,7 +243,7 @@ fn packets_of_another_size_close_the_fifo() {
 
 #[test]
 fn a_header_that_lies_costs_its_provider_the_recording() {
-    // Each is a word of the header, and what it says.
+    // Each is a word of the header, and its value.
     let lies = [
         (0, 0),
         (1, 2),
@@ -297,7 +297,7 @@ fn records_that_spoil_the_archive_are_left_out() {
     });
     session.event("good", 1);
     session.save();
-    // A record that reaches beyond its buffer, and one that a reader takes for longer than it looks.
+    // A record that reaches beyond its buffer, and one that seems longer to a reader than it is.
     session.event("better", 2);
     session.put_words(&[0x0000_0000_0000_fff4, 1, 2]);
     session.save();
@@ -315,7 +315,7 @@ fn records_that_spoil_the_archive_are_left_out() {
 }
 
 #[test]
-fn a_flood_holds_nobody_up() {
+fn a_flood_blocks_no_thread() {
     let neighbours = Neighbours::new();
     let flooding = neighbours.stage.register("flood");
     let stop = std::sync::atomic::AtomicBool::new(false);
@@ -344,7 +344,7 @@ fn a_provider_that_reads_nothing_is_given_up() {
     let neighbours = Neighbours::new();
     let deaf = neighbours.stage.register("deaf");
     let session = deaf.start();
-    // It asks and never takes an answer, until the manager cannot answer any more. All its buffers are empty.
+    // It sends requests and never reads an answer, until the manager cannot answer any more. All its buffers are empty.
     for asked in 0.. {
         let packet = Packet::save_buffer(asked, 16).to_bytes();
         let sent = std::iter::repeat_with(|| session.fifo.send(&packet, &[]))

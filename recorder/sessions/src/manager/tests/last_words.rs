@@ -1,11 +1,11 @@
-//! What a provider says right before it ends.
+//! The messages that a provider sends right before it ends.
 
 use fxt_writer::packet::Packet;
 use fxt_writer::provider::wire::{FromManager, FromProvider};
 
 use super::*;
 
-/// Registers, raises an alert and goes, without looking at what it is told.
+/// Registers, raises an alert and exits, without reading any message.
 fn alert_and_go(stage: &Stage, name: &str) {
     let provider = ByHand::register(&stage.address, name, &[]);
     provider.say(&FromProvider::Alert("too late".to_owned()));
@@ -35,7 +35,7 @@ fn one_that_leaves_start_unread_is_heard_to_its_end() {
     stage.streaming();
     for number in 0..50 {
         let provider = stage.register("app");
-        // START is on its way when it is waited for here.
+        // This waits until START is on its way.
         stage.wait_for("app", ProviderState::Starting);
         provider.say(&FromProvider::Alert(number.to_string()));
         drop(provider);
@@ -54,7 +54,7 @@ fn a_buffer_that_was_asked_to_be_saved_is_though_its_provider_goes_without_readi
     let mut session = provider.start();
     session.event("one", 1);
     session.ask_to_save();
-    // The answer stays unread, and the next request is on its way when the provider goes.
+    // The answer stays unread, and the next request is on its way when the provider exits.
     while stage.events_of("app").is_empty() {
         std::thread::yield_now();
     }
@@ -76,7 +76,7 @@ fn somebody_who_talks_all_the_time_is_not_waited_for() {
     std::thread::scope(|scope| {
         scope.spawn(|| {
             while !over.load(std::sync::atomic::Ordering::Relaxed) {
-                // Without room it is the manager's turn.
+                // Without room, the manager must act next.
                 let _ = talker.connection.send(&message, &[]);
             }
         });
@@ -112,10 +112,10 @@ fn one_that_registers_while_no_session_runs_is_told_so_and_hears_of_the_next() {
         early.await_terminate();
         stage.streaming_at_once();
         early.start();
-        // Whoever finds one has START as its first message.
+        // A provider that finds a session gets START as its first message.
         let (first, _) = stage.register("late").hear().expect("START");
         assert!(matches!(first, FromManager::Start { .. }), "{first:?}");
-        // It would not answer, and the session would wait for it.
+        // This provider would not answer, and the session would wait for it.
         drop(early);
         stage.manager.terminate().expect("it runs");
     }

@@ -94,12 +94,12 @@ impl Stage {
         }
     }
 
-    /// The names of events by provider, in order. The archive must be sound, and end with fxtrec's own section.
+    /// The names of events by provider, in order. The archive must be valid, and end with fxtrec's own section.
     fn events(&self) -> BTreeMap<String, Vec<String>> {
         events_in(&self.archive.lock().expect("no panic"))
     }
 
-    /// The same of a snapshot, as an archive of its own.
+    /// The same for a snapshot, as a separate archive.
     fn events_in_snapshot(&self) -> BTreeMap<String, Vec<String>> {
         let mut archive = MAGIC.to_le_bytes().to_vec();
         archive.extend(self.manager.snapshot().expect("it runs"));
@@ -114,7 +114,7 @@ impl Stage {
 /// The first word of an archive.
 const MAGIC: u64 = 0x0016_5478_4604_0010;
 
-/// The names of events by provider, in order, with what their category names them by.
+/// The names of events by provider, in order, each with its category.
 fn events_in(archive: &[u8]) -> BTreeMap<String, Vec<String>> {
     let mut reader = Reader::from_slice(archive);
     let mut names = BTreeMap::from([(1, "fxtrec".to_owned())]);

@@ -1,4 +1,4 @@
-//! Archives that end while providers go on in the next one.
+//! Archives that end while providers continue in the next one.
 
 use fxt_writer::provider::wire::FromProvider;
 use fxt_writer::record::{Event, EventKind, StringRecord};
@@ -6,7 +6,7 @@ use fxt_writer::{Koid, StringRef, Text, ThreadName, Ticks};
 
 use super::*;
 
-/// A manager of an archive that is divided.
+/// A manager whose archive is divided.
 fn stage() -> Stage {
     let stage = Stage::with(Options { divided: true, ..Options::default() });
     stage.streaming();
@@ -23,12 +23,12 @@ impl Stage {
             done.send(ended).expect("it is waited for");
         };
         self.manager.begin_rotate(Nanos(time), next).expect("it runs");
-        // What comes behind `next` is in the archive when the next command is answered.
+        // Data after `next` is in the archive when the next command is answered.
         self.manager.providers().expect("it runs");
         ended.recv().expect("it was rotated")
     }
 
-    /// A provider of that name, which has recorded the name of events and one event.
+    /// A provider of that name, which has registered the name of its events and recorded one event.
     fn draws(&self, name: &str, kind: EventKind, time: u64) -> (ByHand, by_hand::Running) {
         let provider = self.register(name);
         let mut session = provider.start();
@@ -42,7 +42,7 @@ fn draw() -> StringRef {
     StringRef::indexed(1).expect("not zero")
 }
 
-/// Records an event of the name that is registered first.
+/// Records an event with the name that was registered first.
 fn event(session: &mut by_hand::Running, kind: EventKind, time: u64) {
     let process = session.start.process;
     session.put(&Event {
@@ -55,7 +55,7 @@ fn event(session: &mut by_hand::Running, kind: EventKind, time: u64) {
     });
 }
 
-/// The events of an archive in a word each: `(` for a begin, `)` for an end, the name, the time, `~` if made up.
+/// The events of an archive, one word each: `(` for a begin, `)` for an end, the name, the time, `~` if generated.
 fn shown(archive: &[u8]) -> String {
     let mut reader = Reader::from_slice(archive);
     let mut shown = Vec::new();
@@ -81,7 +81,7 @@ fn each_archive_has_what_was_recorded_in_its_time_and_stands_alone() {
     assert_eq!(shown(&stage.rotate(40)), "(draw@20~ draw@30 )draw@40~");
     assert_eq!(shown(&stage.rotate(50)), "(draw@40~ )draw@50~");
     event(&mut session, EventKind::DurationEnd, 60);
-    // All of it is in the buffer still, and asked to be saved; what was written is not again.
+    // All of it is still in the buffer, with a pending request to save it; records that were already written are not written again.
     session.save();
     event(&mut session, EventKind::Instant, 70);
     provider.say(&FromProvider::Stopped(session.session));
@@ -127,7 +127,7 @@ fn a_record_that_is_being_written_comes_in_the_next_archive() {
     let (provider, mut session) = stage.draws("app", EventKind::Instant, 10);
     stage.wait_for("app", ProviderState::Started);
     stage.rotate(20);
-    // Taken, and not filled yet: the mark of docs/reference/providers.md.
+    // Reserved, and not written yet: the mark of docs/reference/providers.md.
     let claimed = session.rolling_end;
     session.put_words(&[0xffff_0000_0000_0002 | 2 << 4, 0]);
     event(&mut session, EventKind::Instant, 30);

@@ -1,4 +1,4 @@
-//! What a provider that keeps to the protocol gets.
+//! The messages to a provider that follows the protocol.
 
 use fxt_writer::engine::{BufferDisposition, Mode};
 use fxt_writer::provider::wire::FromProvider;
@@ -31,7 +31,7 @@ fn a_provider_streams_and_what_is_left_is_taken_when_it_stops() {
     });
     assert_eq!(stage.start(Mode::Streaming), Started { started: 1, late: Vec::new() });
     stage.wait_for("app", ProviderState::Started);
-    // Both have to be in the archive before STOP: they were answered.
+    // Both must be in the archive before STOP, since they were answered.
     while stage.events_of("app").len() < 2 {
         std::thread::yield_now();
     }
@@ -105,7 +105,7 @@ fn one_that_does_not_answer_is_left_out_and_what_it_had_committed_is_not() {
     assert_eq!(stopped.silent, ["hung"]);
     assert_eq!(stage.events_of("hung"), ["committed"]);
 
-    // An answer that comes too late is none to the next session.
+    // An answer that is late does not count for the next session.
     provider.await_stop();
     stage.streaming_at_once();
     provider.say(&FromProvider::Stopped(session.session));
@@ -182,7 +182,7 @@ fn what_was_not_written_is_kept_for_the_next_session_or_cleared() {
 }
 
 impl Stage {
-    /// Waits until a provider of this name is connected.
+    /// Waits until a provider with this name is connected.
     fn wait_for_any(&self, name: &str) {
         let until = Instant::now() + PATIENCE;
         while !self.manager.providers().expect("it runs").iter().any(|one| one.name == name) {
@@ -294,7 +294,7 @@ fn a_hundred_are_let_in_and_the_next_is_not() {
 }
 
 #[test]
-fn whoever_may_not_is_not_let_in() {
+fn anyone_who_may_not_is_not_let_in() {
     let stage = Stage::with(Options { uids: vec![1], ..Options::default() });
     let provider = ByHand::connect(&stage.address);
     let root = nix::unistd::geteuid().is_root();

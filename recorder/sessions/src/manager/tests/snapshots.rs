@@ -1,4 +1,4 @@
-//! What all providers have recorded, as it stands, while they go on.
+//! The records of all providers so far, while they continue.
 
 use fxt_writer::engine::Mode;
 use fxt_writer::provider::wire::FromProvider;
@@ -11,7 +11,7 @@ fn texts(names: &[&str]) -> Vec<String> {
     names.iter().map(|&name| name.to_owned()).collect()
 }
 
-/// Registers a string and records an event of that name by its index.
+/// Registers a string and records an event with that name by its index.
 fn named_event(session: &mut by_hand::Running, index: u16, name: &str) {
     register(session, index, name);
     event_called(session, index);
@@ -60,7 +60,7 @@ fn in_every_mode_a_snapshot_has_what_is_there_and_leaves_it_there() {
         named_event(&mut session, 2, "two");
         expected.insert("app".to_owned(), texts(&["one", "two"]));
         assert_eq!(stage.events_in_snapshot(), expected, "{mode:?}");
-        // At the end all of it is in the archive, once.
+        // At the end, all of it is in the archive, once.
         provider.say(&FromProvider::Stopped(session.session));
         stage.stop();
         expected.insert("gone".to_owned(), texts(&["before it went"]));
@@ -152,7 +152,7 @@ fn a_provider_whose_buffer_makes_no_sense_is_left_out_and_others_are_not() {
 }
 
 #[test]
-fn what_there_is_no_time_to_copy_is_told_in_its_place_and_is_still_there_at_the_end() {
+fn what_there_is_no_time_to_copy_is_reported_in_its_place_and_is_still_there_at_the_end() {
     let stage = Stage::with(Options { copying: Duration::ZERO, ..Options::default() });
     stage.start(Mode::Circular);
     let provider = stage.register("app");
@@ -184,11 +184,11 @@ fn one_that_has_not_said_that_it_started_is_not_looked_at() {
     assert!(stage.events_in_snapshot().is_empty());
 }
 
-/// The word of a buffer's header that counts what was dropped.
+/// The header word that counts dropped records.
 const DROPPED: usize = 8;
 
 #[test]
-fn what_a_provider_dropped_is_told_in_each_snapshot_and_once_in_the_archive() {
+fn what_a_provider_dropped_is_reported_in_each_snapshot_and_once_in_the_archive() {
     for mode in [Mode::Circular, Mode::Streaming] {
         let stage = Stage::new();
         stage.start(mode);

@@ -5,7 +5,7 @@ use super::ledger::{Group, Labels, Ledger};
 use crate::kernel::bpf::counts::{Figures, Histogram, Measure, Missing};
 use crate::units::cgroup::Owner;
 
-/// What this kernel tells.
+/// The facts that this kernel reports.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Tells {
     pub(super) steal: bool,
@@ -24,10 +24,10 @@ pub(super) enum Kind {
     Histogram,
 }
 
-/// Samples of one name.
+/// Samples with one name.
 #[derive(Debug)]
 pub(super) struct Family {
-    /// A counter's without `_total`.
+    /// For a counter, without `_total`.
     pub(super) name: &'static str,
     pub(super) kind: Kind,
     pub(super) help: &'static str,
@@ -44,7 +44,7 @@ pub(super) struct Sample {
 pub(super) enum Value {
     /// For a counter or a gauge.
     Number(f64),
-    /// It has samples: a family without samples is not exported until its first sample.
+    /// Whether it has samples: a family without samples is not exported.
     Histogram(Box<Histogram>),
 }
 
@@ -54,7 +54,7 @@ impl Sample {
     }
 }
 
-/// The figures of each set of labels.
+/// The figures of each label set.
 struct Series<'l>(Vec<(Vec<Label>, &'l Figures)>);
 
 impl Series<'_> {
@@ -101,7 +101,7 @@ pub(super) fn families(
     let mut families = vec![
         series.histogram(
             "fxtrec_wakeup_latency_seconds",
-            "From a wake-up to the next switch in.",
+            "Time from a wake-up to the next switch in.",
             |figures| [(None, *figures.of(Measure::Wakeup))],
         ),
         series.histogram(
@@ -116,7 +116,7 @@ pub(super) fn families(
         ),
         series.histogram(
             "fxtrec_blocked_seconds",
-            "From a switch out in a waiting state to the wake-up.",
+            "Time from a switch out in a waiting state to the wake-up.",
             |figures| {
                 [("S", Measure::Blocked), ("D", Measure::BlockedD)]
                     .map(|(state, measure)| (Some(state), *figures.of(measure)))
@@ -126,7 +126,7 @@ pub(super) fn families(
     if tells.steal {
         families.push(series.counter(
             "fxtrec_steal_seconds",
-            "Time that the host took within slices.",
+            "Time within slices that the host took.",
             |figures| nanos(figures.steal_ns),
         ));
         families.push(series.counter(
@@ -138,7 +138,7 @@ pub(super) fn families(
     if tells.throttles {
         families.push(series.counter(
             "fxtrec_throttled_seconds",
-            "Time within waits in which a quota was used up. It is not included in the wait.",
+            "Time within waits for a CPU in which a quota was used up; not included in the wait.",
             |figures| nanos(figures.throttled_ns),
         ));
         families.push(series.counter(
@@ -149,7 +149,7 @@ pub(super) fn families(
     }
     families.push(series.counter(
         "fxtrec_censored",
-        "Durations whose start or end is unknown; they are in no histogram.",
+        "Durations whose start or end is unknown; no histogram includes them.",
         |figures| {
             let censored = |measure: &Measure| figures.of(*measure).censored;
             (Measure::ALL.iter().map(censored).sum::<u64>() + figures.unknown) as f64
@@ -172,7 +172,7 @@ pub(super) fn families(
         Family {
             name: "fxtrec_alert_files",
             kind: Kind::Counter,
-            help: "Files that were written for an alert.",
+            help: "Files written for an alert.",
             samples: files.counts().map(sample).collect(),
         }
     }));
@@ -199,11 +199,11 @@ pub(super) fn families(
     families
 }
 
-/// The labels of a set; it always has at least the cgroup.
+/// The labels of a set, which always include the cgroup.
 pub(super) fn labels_of(labels: &Labels) -> Vec<Label> {
     let path = match &labels.group {
         Group::Path(path) => path,
-        // Paths begin with a slash.
+        // Cgroup paths begin with a slash.
         Group::Removed => "removed",
         Group::Other => "other",
     };

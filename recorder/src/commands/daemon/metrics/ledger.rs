@@ -3,9 +3,9 @@
 //! Cgroups come and go, and each label set costs memory in the scraper. So the number of label sets is limited; the rest is counted under
 //! "other". The set of a removed cgroup is dropped after a while, which frees its place.
 //!
-//! The busiest sets, by slices, have places. Every two minutes, a set without one takes the place of the least busy set if it recently had
-//! more than twice as many slices. Sets of similar activity keep their places, since each change ends one series and begins another. The
-//! counts of the replaced set are added to "other", so totals stay correct.
+//! The busiest sets, by number of slices, have places. Every two minutes, a set without a place replaces the least busy set if it recently
+//! had more than twice as many slices. Sets of similar activity keep their places, since each change ends one series and begins another.
+//! The counts of the replaced set are added to "other", so totals stay correct.
 
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
@@ -13,10 +13,10 @@ use std::time::{Duration, Instant};
 use crate::commands::live::groups::Groups;
 use crate::kernel::bpf::counts::{Figures, Key, Measure, Row};
 
-/// How long the figures of a removed cgroup are exported: by then, a scraper has seen the last of them.
+/// How long the figures of a removed cgroup are still exported, so that a scraper sees the final values.
 const KEPT: Duration = Duration::from_secs(600);
 
-/// How often to look for removed cgroups.
+/// How often to check for removed cgroups.
 const LOOKED: Duration = Duration::from_secs(120);
 
 /// The owner of the figures.
@@ -25,7 +25,7 @@ pub(super) enum Group {
     Path(String),
     /// Cgroups that had been removed when their figures were read.
     Removed,
-    /// Those that found no place.
+    /// Label sets that found no place.
     Other,
 }
 
@@ -40,10 +40,10 @@ const OTHER: Labels = Labels { group: Group::Other, comm: None };
 #[derive(Debug)]
 struct Series {
     figures: Figures,
-    /// The number of the cgroup; its path may be reused.
+    /// The id of the cgroup; its path may be reused.
     number: Option<u64>,
     changed: Instant,
-    /// How busy it was of late.
+    /// How busy it was recently.
     busy: u64,
 }
 
@@ -125,7 +125,7 @@ impl Ledger {
         };
         match self.groups.path(number) {
             Some(path) => Labels { group: Group::Path(harmless(path)), comm },
-            // Their names would be unbounded.
+            // Without a limit, their names could use any amount of memory.
             None => Labels { group: Group::Removed, comm: None },
         }
     }
@@ -142,7 +142,7 @@ impl Ledger {
     /// Notes a set without a place; the number of distinct ones is limited.
     fn wait(&mut self, labels: Labels, busy: u64) {
         let is_new = !self.waiting.contains_key(&labels);
-        // Sets without their own path always have a place.
+        // Sets without a path of their own always have a place.
         if matches!(labels.group, Group::Path(_)) && (!is_new || self.waiting.len() < 4 * self.most)
         {
             let sum = self.waiting.entry(labels).or_default();
@@ -167,7 +167,7 @@ impl Ledger {
         placed.sort();
         let mut places = placed.into_iter();
         for (busy, labels) in wait {
-            // The free places go to the first that come.
+            // Free places are given in order of arrival.
             if self.series.len() < self.most {
                 break;
             }
@@ -307,7 +307,7 @@ mod tests {
         };
         let idle = [(0, 1), (1, 1), (2, 1)];
         assert_eq!(names(round(&idle)), "/g0 /g1 /g2");
-        // Three are busy, but the first three have taken the places.
+        // Three sets are busy, but the first three already have the places.
         let all = [(0, 1), (1, 1), (2, 40), (3, 100), (4, 90), (5, 1)];
         round(&all);
         let busiest = names(round(&all));

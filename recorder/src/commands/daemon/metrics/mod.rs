@@ -1,11 +1,11 @@
-//! `fxtrec daemon --metrics`: what the kernel counts, for Prometheus and others that read its formats.
+//! `fxtrec daemon --metrics`: serves the kernel's counts to Prometheus and compatible scrapers.
 //!
 //! ```text
 //!   a scraper --> one thread: request --> tables of the kernel, emptied into the ledger --> families --> text or protobuf
 //! ```
 //!
-//! One thread answers all requests, and none waits for another's peer: a request has to be there and its answer taken within a few seconds.
-//! Requests while an answer is new get the same one: see [`rendered`]. Hand-written, as in `fxtrec open`: the small HTTP crates are
+//! One thread answers all requests without blocking on any peer: a peer has a few seconds to send its request and to read the answer.
+//! Requests within a short time get the same answer: see [`rendered`]. Hand-written, as in `fxtrec open`: the small HTTP crates are
 //! unmaintained.
 
 mod families;
@@ -38,7 +38,7 @@ use format::Format;
 use peers::Peers;
 use rendered::Rendered;
 
-/// How often the kernel's tables are emptied without a scrape: their counts have 32 bits.
+/// How often to empty the kernel's tables if no scrape does, because their counters have 32 bits.
 const PERIOD: Duration = Duration::from_secs(60);
 
 /// How long to wait before accepting new connections when there are no resources to serve them.
@@ -47,7 +47,7 @@ const DEAF: Duration = Duration::from_millis(200);
 /// Maximum number of slots of a table: cgroups that run threads between two scrapes.
 const SLOTS: usize = 512;
 
-/// Where to listen. A port without an address is one of this machine alone.
+/// Where to listen. A port without an address listens on the loopback address only.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct MetricsAddress(pub SocketAddr);
 
@@ -79,13 +79,13 @@ impl FromStr for MetricsAddress {
 #[derive(Debug)]
 pub(super) struct Wanted {
     pub(super) address: SocketAddr,
-    /// Whether names of threads are exported.
+    /// Whether thread names are exported.
     pub(super) names: bool,
     /// The most sets of labels.
     pub(super) most_series: usize,
-    /// Where the hierarchy that has all cgroups is mounted.
+    /// Where the hierarchy with all cgroups is mounted.
     pub(super) cgroup_root: Option<PathBuf>,
-    /// What is watched in addition.
+    /// Alerts to check in addition.
     pub(super) alerts: Option<ForMetrics>,
 }
 
@@ -97,11 +97,11 @@ pub enum MetricsError {
     Live(#[from] LiveError),
     #[error("cannot listen on {address}: {source}; choose another address with --metrics")]
     Listen { address: SocketAddr, source: io::Error },
-    #[error("cannot start a thread for metrics: {0}")]
+    #[error("cannot start the thread for metrics: {0}")]
     Thread(io::Error),
 }
 
-/// The thread that answers. It ends when dropped.
+/// The thread that answers requests. Dropping this ends the thread.
 #[derive(Debug)]
 pub(super) struct Metrics {
     pub(super) address: SocketAddr,
@@ -112,7 +112,7 @@ pub(super) struct Metrics {
 impl Drop for Metrics {
     fn drop(&mut self) {
         self.stop.stop();
-        // The thread itself reported its panic.
+        // The thread has already reported its panic.
         let _ = self.thread.take().map(JoinHandle::join);
     }
 }
@@ -182,7 +182,7 @@ impl Server {
         }
     }
 
-    /// What cannot be taken now stays in the kernel's tables.
+    /// Counts that cannot be read now stay in the kernel's tables.
     fn empty(&mut self) {
         if let Ok(rows) = self.counts.take() {
             if let Some(alerts) = &mut self.alerts {
@@ -192,7 +192,7 @@ impl Server {
         }
     }
 
-    /// The whole answer to a request, or to something that is not a request.
+    /// The whole answer to a request or to invalid input.
     fn answer(&mut self, request: Option<Request>) -> Arc<[u8]> {
         let (status, format, body) = match request {
             None => ("400 Bad Request", Format::Plain, Vec::new()),
@@ -204,7 +204,7 @@ impl Server {
         whole(status, format, &body)
     }
 
-    /// The metrics, or those of a moment ago.
+    /// The metrics, possibly from a recent answer.
     fn metrics(&mut self, format: Format) -> Arc<[u8]> {
         if let Some(answer) = self.rendered.of(format, Instant::now()) {
             return answer;
@@ -225,7 +225,7 @@ impl Server {
     }
 
     fn respond(&self, request: &Request) -> Response {
-        // A web page may point its own DNS name at this machine, and read the figures with the browser of a local user.
+        // With DNS rebinding, a web page could otherwise read the figures through a local user's browser.
         if self.address.ip().is_loopback() && !request.host.as_deref().is_none_or(is_of_here) {
             return Response::Other("421 Misdirected Request", Vec::new());
         }

@@ -4,7 +4,7 @@
 //!   Asking: the request comes  -->  Answering: the answer goes  -->  Ending: what is behind the request is read
 //! ```
 //!
-//! Their number is limited, in all and per address. A new connection beyond the limit replaces the one that has been idle longest or, if
+//! Their number is limited, in total and per address. A new connection beyond the limit replaces the one that has been idle longest or, if
 //! all have sent a request, the oldest. The newest is served first.
 
 use std::io::{self, Read, Write};
@@ -17,16 +17,16 @@ use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 
 use crate::commands::http::Request;
 
-/// Connections at a time.
+/// Maximum number of connections.
 const MOST: usize = 64;
 
-/// Connections from one address at a time, which leaves room for others.
+/// Maximum number of connections from one address, so that others find room.
 const MOST_OF_ONE: usize = 32;
 
 /// The time for a request to arrive and its answer to be read.
 const PATIENCE: Duration = Duration::from_secs(5);
 
-/// The most bytes read after a request, to prevent a reset that would lose the answer.
+/// The maximum number of bytes read after a request, which avoids a reset that would lose the answer.
 const MOST_BEHIND: usize = u16::MAX as usize;
 
 #[derive(Debug)]
@@ -75,7 +75,7 @@ impl Peers {
         Ok(())
     }
 
-    /// Waits until one of them or of `others` is ready, or `timeout` has passed.
+    /// Waits until a connection or one of `others` is ready, or `timeout` has passed.
     pub(super) fn wait(&self, others: [BorrowedFd<'_>; 2], timeout: Duration) {
         let wanted = |peer: &Peer| match peer.state {
             State::Answering { .. } => PollFlags::POLLOUT,
@@ -87,14 +87,14 @@ impl Peers {
         let first = self.open.iter().map(|peer| peer.until).min();
         let left = first.map(|until| until.saturating_duration_since(Instant::now()));
         let timeout = left.map_or(timeout, |left| left.min(timeout));
-        // poll knows milliseconds: rounded down, the last one would be spent in a tight loop.
+        // poll counts milliseconds: rounding down would spend the last one in a tight loop.
         let millis = timeout.as_nanos().div_ceil(1_000_000);
         let timeout = PollTimeout::try_from(millis).unwrap_or(PollTimeout::MAX);
         // A later read reports the error.
         let _ = poll(&mut polled, timeout);
     }
 
-    /// Does everything that is possible without waiting. `respond` makes the answer to a request or to invalid input.
+    /// Does everything that is possible without blocking. `respond` creates the answer to a request or to invalid input.
     pub(super) fn serve(
         &mut self,
         now: Instant,
@@ -135,7 +135,7 @@ impl Peer {
                     self.stream.shutdown(Shutdown::Write)?;
                     self.state = State::Ending { read: 0 };
                 }
-                // Unread bytes after the request would reset the connection and lose the answer.
+                // Closing with unread bytes would reset the connection and lose the answer.
                 State::Ending { read } => match again(|| self.stream.read(&mut buffer))? {
                     0 => return Ok(()),
                     more => {
@@ -150,7 +150,7 @@ impl Peer {
     }
 }
 
-/// Retries after a signal.
+/// Retries after an interrupted call.
 fn again(mut call: impl FnMut() -> io::Result<usize>) -> io::Result<usize> {
     loop {
         match call() {
@@ -197,7 +197,7 @@ mod tests {
     }
 
     #[test]
-    fn idle_connections_and_slow_readers_hold_up_nobody() {
+    fn idle_connections_and_slow_readers_block_no_thread() {
         let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
         let (mut peers, now) = (Peers::default(), Instant::now());
         let large: Arc<[u8]> = vec![b'x'; 16 << 20].into();
@@ -207,7 +207,7 @@ mod tests {
         while matches!(peers.open[0].state, State::Asking(_)) && Instant::now() < until {
             peers.serve(now, |_| large.clone());
         }
-        // More than the limit, all idle.
+        // More connections than the limit, all idle.
         let _idle: Vec<_> = (0..100).map(|_| connect(&listener, &mut peers, now)).collect();
         let mut half = connect(&listener, &mut peers, now);
         half.write_all(&ASKED[..10]).expect("sent");
@@ -252,7 +252,7 @@ mod tests {
     }
 
     #[test]
-    fn whoever_takes_too_long_is_given_up() {
+    fn anyone_who_takes_too_long_is_given_up() {
         let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
         let (mut peers, now) = (Peers::default(), Instant::now());
         let _idle = connect(&listener, &mut peers, now);

@@ -1,8 +1,8 @@
 //! The figures as messages `io.prometheus.client.MetricFamily`, the only format in which Prometheus accepts native
 //! histograms.
 //!
-//! A message has each histogram twice: with the buckets of the text format, and as a native one of schema 0, whose bucket `i` ends at 2^i
-//! s. The kernel's buckets have the same bounds, so every sample is in the right one:
+//! A message contains each histogram twice: with the buckets of the text format, and as a native histogram of schema 0, whose bucket `i`
+//! ends at 2^i s. The kernel's buckets have the same bounds, so every sample is in the right one:
 //!
 //! ```text
 //!   the kernel's bucket    0        1            2       ...   BUCKETS - 2   BUCKETS - 1
@@ -33,7 +33,7 @@ mod field {
         pub(in super::super) const NAME: u64 = 1;
         pub(in super::super) const VALUE: u64 = 2;
     }
-    /// Used for gauges and counters.
+    /// Also used for gauges and counters.
     pub(super) const VALUE: u64 = 1;
     pub(super) mod bucket {
         pub(in super::super) const CUMULATIVE_COUNT: u64 = 1;
@@ -55,7 +55,7 @@ mod field {
     }
 }
 
-/// Writes all families, each with its length first, without those that have no samples.
+/// Writes all families that have samples, each with its length first.
 pub(super) fn write(families: &[Family]) -> Vec<u8> {
     let mut all = Message::default();
     for family in families.iter().filter(|family| !family.samples.is_empty()) {
@@ -130,8 +130,8 @@ fn of_histogram(histogram: &Histogram) -> Message {
     message
 }
 
-/// Runs of buckets with samples. Each has the offset of its first bucket: absolute for the first run, relative to the end of the previous
-/// run for the others.
+/// Runs of buckets with samples. Each run has the offset of its first bucket: absolute for the first run, relative to the end of the
+/// previous run for the others.
 fn spans(counts: &[u64]) -> Vec<(i64, &[u64])> {
     let mut spans = Vec::new();
     let mut from = i64::from(FIRST_BOUND + 1);

@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 
 use super::format::Format;
 
-/// An answer is reused for this many times the time that it took to make.
+/// An answer is reused for this many times as long as it took to create.
 const TIMES: u32 = 4;
 
 /// The longest reuse: a scraper that asks every second gets new figures.
@@ -23,7 +23,7 @@ impl Rendered {
         found.map(|(_, _, answer)| answer.clone())
     }
 
-    /// Stores an answer that was made between two times.
+    /// Stores an answer that was created between these two times.
     pub(super) fn keep(
         &mut self,
         format: Format,
@@ -52,7 +52,7 @@ mod tests {
             assert_eq!(rendered.of(Format::Protobuf, after(millis)), None, "another format");
         }
         assert_eq!(rendered.of(Format::Plain, after(500)), None);
-        // One that took very long, as on a busy machine.
+        // An answer that took very long to create, as on a busy machine.
         rendered.keep(Format::Plain, (begun, after(5000)), b"dearer".as_slice().into());
         assert!(rendered.of(Format::Plain, after(5899)).is_some());
         assert_eq!(rendered.of(Format::Plain, after(5900)), None);

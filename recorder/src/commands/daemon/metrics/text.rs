@@ -6,7 +6,7 @@ use super::families::{Family, Kind, Label, NANOS, Value};
 use super::format::Format;
 use crate::kernel::bpf::counts::{FIRST_BOUND, Histogram};
 
-/// The buckets of classic histograms, the last of which has no bound. They are fewer than the native ones, since each costs a line and a
+/// The buckets of classic histograms; the last has no upper bound. There are fewer than native buckets, since each costs a line and a
 /// series in the scraper.
 pub(super) const CLASSIC: usize = 34;
 
@@ -44,7 +44,7 @@ struct Page {
 impl Page {
     fn family(&mut self, family: &Family) {
         let Family { name, kind, help, samples } = family;
-        // A counter's name ends with `_total` in its samples and, in the older format, here, too.
+        // A counter's name ends with `_total` in its samples and, in the older format, here as well.
         let total = if *kind == Kind::Counter { "_total" } else { "" };
         let head = if self.is_open { "" } else { total };
         let kind = match kind {

@@ -16,7 +16,7 @@ use crate::kernel::uprobe::definitions::DefinitionError;
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Names(pub Vec<String>);
 
-/// The most names shown.
+/// The maximum number of names shown.
 const SHOWN: usize = 60;
 
 impl Display for Names {
@@ -40,7 +40,8 @@ pub enum ExtraError {
     NoSuchProbe { trigger: String, known: Names },
     /// A trigger on calls of a function that are not recorded as spans.
     #[error(
-        "--trigger '{trigger}': no such function is recorded from call to return: add it as -P BINARY:SYMBOL%span; recorded so: {known}"
+        "--trigger '{trigger}': no such function is recorded from call to return: add it as -P \
+         BINARY:SYMBOL%span; recorded with %span: {known}"
     )]
     NoSuchCall { trigger: String, known: Names },
     /// A trigger on an alert or a span, without providers that could record it.
@@ -61,23 +62,23 @@ pub enum ExtraError {
     Filter {
         event: String,
         filter: String,
-        /// The kernel's message, or that of its error number.
+        /// The kernel's message, or the text of its error number.
         reason: String,
         /// The fields that a filter of this tracepoint can use.
         fields: Names,
     },
-    /// A filter with a NUL in it.
+    /// A filter that contains a NUL byte.
     #[error("-e {event}: the filter contains a NUL byte")]
     NulInFilter { event: String },
     /// No system call matches.
     #[error("--syscalls={pattern}: no system call matches; names are as in man 2 syscalls")]
     NoSyscall { pattern: String },
-    /// The kernel lacks tracepoints that an option needs.
+    /// The kernel does not have tracepoints that an option needs.
     #[error(
         "{option} needs the tracepoint {event}, which this kernel lacks: it is built without {config}"
     )]
     Missing { option: &'static str, event: String, config: &'static str },
-    /// A tracepoint lacks a field.
+    /// A tracepoint does not have a required field.
     #[error("{option}: tracepoint {event} has no field `{field}` on this kernel")]
     NoField { option: &'static str, event: String, field: &'static str },
     /// The requested source has only the scheduler's events.
@@ -85,12 +86,14 @@ pub enum ExtraError {
         "--source {source_name} records only the scheduler: for probes, -e, --syscalls and --irq, omit --source, or use bpf or perf"
     )]
     NeedsPerf { source_name: &'static str },
-    /// A probe names no place.
+    /// A probe spec matches nothing.
     #[error(transparent)]
     Probe(#[from] ApartError),
-    /// Placing a probe into a file waits for each process that maps it, and in that time every fork on the machine waits, too.
+    /// Placing a probe in a file waits for each process that maps it, and until then every fork on the machine waits, too.
     #[error(
-        "-P: process {0} holds the lock of its memory, for example because it waits for a file system that does not answer: placing a probe would block on it, and then no process on this machine could start; end that process, or its file system, first"
+        "-P: process {0} holds its memory lock, for example because it waits for a file system \
+         that does not answer: placing a probe would block on it, and then no process on this \
+         machine could start; end that process, or unmount its file system, first"
     )]
     Locked(u32),
     /// A probe has more arguments than an event can have.
@@ -99,7 +102,7 @@ pub enum ExtraError {
     /// A program to be probed cannot be opened.
     #[error("cannot open {} to place a probe: {source}", path.display())]
     Binary { path: PathBuf, source: ApartError },
-    /// The kernel does not describe a requested argument.
+    /// The kernel does not report a requested argument.
     #[error("the kernel accepted a probe but not all of its arguments: {0}")]
     Field(FormatError),
     /// Too many events to distinguish.
@@ -112,7 +115,7 @@ pub enum ExtraError {
     Names(#[from] TooManyNames),
     #[error(transparent)]
     Cpus(#[from] CpusError),
-    /// A BPF program cannot record probes.
+    /// A BPF program cannot record the probes.
     #[error(transparent)]
     Bpf(#[from] BpfError),
     #[error(transparent)]

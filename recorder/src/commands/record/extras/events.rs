@@ -69,7 +69,7 @@ fn find(
     }
 }
 
-/// Checks a filter with the kernel before anything else is opened, since perf itself does not report what is wrong.
+/// Tests a filter with the kernel before anything else is opened, since perf itself does not report the error in it.
 fn check_filter(
     sys: &dyn Sys,
     tracefs: &Tracefs,
@@ -80,7 +80,7 @@ fn check_filter(
     let Some(filter) = &extra.filter else { return Ok(()) };
     let opened = try_open(sys, cpus::first_online(sys), extra);
     let Err((ExtraCall::SetFilter, error)) = opened else {
-        // Any other refusal happens again, and is explained, when all events are opened.
+        // Any other error occurs again, and is explained, when all events are opened.
         return Ok(());
     };
     let filter = filter.to_string_lossy().into_owned();

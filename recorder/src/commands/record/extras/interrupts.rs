@@ -1,4 +1,4 @@
-//! `--irq`: what interrupts threads.
+//! `--irq`: hard and soft interrupts.
 
 use super::{ExtraError, Extras};
 use crate::encode::probes::catalog::{Act, Class, Entry};
@@ -42,7 +42,7 @@ fn add_vectors(extras: &mut Extras, sys: &dyn Sys, tracefs: &Tracefs) -> Result<
     for (vector, number) in vectors.zip(0..) {
         let format = |kind| tracefs.format_if_any(sys, GROUP, &format!("{vector}_{kind}"));
         if let (Some(enter), Some(exit)) = (format("entry")?, format("exit")?) {
-            // perf itself uses some of these interrupts, and the kernel does not let it record them.
+            // perf itself uses some of these interrupts, and the kernel does not let perf record them.
             if !(is_permitted(sys, &enter) && is_permitted(sys, &exit)) {
                 continue;
             }
@@ -53,7 +53,7 @@ fn add_vectors(extras: &mut Extras, sys: &dyn Sys, tracefs: &Tracefs) -> Result<
     Ok(())
 }
 
-/// Whether perf may record the tracepoint; other refusals are explained when all events are opened.
+/// Whether perf may record the tracepoint; other errors are explained when all events are opened.
 fn is_permitted(sys: &dyn Sys, format: &Format) -> bool {
     let what = What::Tracepoint(format.id);
     let extra = Extra { label: String::new(), what, user_stack: false, filter: None };
@@ -89,7 +89,7 @@ fn field(format: &Format, field: &'static str) -> Result<Field, ExtraError> {
     found.ok_or_else(|| ExtraError::NoField { option: OPTION, event: event(), field })
 }
 
-/// The kernel's names of soft interrupt vectors, from 0 on, as far as the tracepoint's format has them.
+/// The kernel's names of softirq vectors, from 0 on, as far as the tracepoint's format lists them.
 fn vector_names(format: &Format) -> Vec<String> {
     let arguments = parse_print_fmt(&format.print_fmt).unwrap_or_default();
     let rows = arguments.iter().find_map(|argument| match argument {

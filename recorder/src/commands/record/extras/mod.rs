@@ -1,5 +1,4 @@
-//! Non-scheduler events: from the options to the events to open, the handling of their samples, and the events that
-//! triggers watch.
+//! Non-scheduler events: from the options to the events to open, the handling of their samples, and the events that triggers watch.
 
 mod error;
 mod events;
@@ -28,7 +27,7 @@ use crate::probe::Context;
 #[derive(Debug, Default)]
 pub(super) struct Extras {
     events: Vec<Extra>,
-    /// The records to make of their samples.
+    /// The records to write for their samples.
     pub(super) catalog: Catalog,
     /// The functions that are recorded from call to return.
     calls: Vec<Call>,
@@ -62,13 +61,13 @@ impl Call {
 #[derive(Debug, Default)]
 pub(super) struct Placed {
     links: Option<Links>,
-    /// The definitions made in tracefs.
+    /// The definitions that were created in tracefs.
     definitions: Option<Definitions>,
 }
 
 impl Extras {
-    /// Resolves the plan's options on this machine. It changes nothing but what [`Extras::placed`] holds, and removes
-    /// what killed recorders have left. BPF programs may be used if there is `bpf`.
+    /// Resolves the plan's options on this machine. It only changes the definitions that [`Extras::placed`] holds; it also removes those
+    /// that killed recorders have left. BPF programs may be used if `bpf` is given.
     ///
     /// # Errors
     /// [`ExtraError`].

@@ -7,8 +7,8 @@
 //!
 //! The kernel removes probe events one after another, which takes about a tenth of a second each, and for perf's own on each CPU. So if BPF
 //! may be used and the kernel has links for several uprobes (6.6), a program records all probes whose arguments it can fetch: see
-//! [`crate::kernel::bpf::probes`]. The others are defined as few events: places whose arguments have the same types share one, with the
-//! number of the place as an additional argument:
+//! [`crate::kernel::bpf::probes`]. The other probes use as few events as possible: places whose arguments have the same types share an
+//! event, with the number of the place as an additional argument:
 //!
 //! ```text
 //!  p:group/p0 app:0x1139 site=\0:u16 arg1=%di:s32    both are opened, and closed, at once
@@ -86,7 +86,7 @@ pub(super) fn open(
     places.place_all(sys, bpf, &sites)
 }
 
-/// A progress line for opening, shown once it takes long.
+/// A progress line for opening probes, shown if opening takes long.
 struct Opening {
     begun: Instant,
     progress: Progress,
@@ -95,7 +95,7 @@ struct Opening {
 }
 
 impl Opening {
-    /// Shorter work gets no line.
+    /// Shorter work shows no line.
     const PATIENCE: Duration = Duration::from_secs(1);
 
     fn new(progress: Progress) -> Opening {
@@ -120,8 +120,8 @@ impl Drop for Opening {
     }
 }
 
-/// From this number on, counted on each CPU, probes without arguments are defined in tracefs, too: perf's own kind leaves nothing behind,
-/// but takes long to remove.
+/// From this number on, counted per CPU, probes without arguments are defined in tracefs, too: perf's own kind leaves nothing behind, but
+/// takes long to remove.
 const MANY: usize = 8;
 
 /// The number of probes that a site needs.
@@ -133,12 +133,12 @@ fn ends(site: &Site) -> usize {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum OwnKind {
     Preferred,
-    /// If it cannot be defined.
+    /// When the probe cannot be defined.
     Possible,
     Refused,
 }
 
-/// The argument that numbers places.
+/// The argument that identifies the place.
 const NUMBER: &str = "fxtrec_site";
 
 /// The name of an argument in tracefs.
@@ -150,14 +150,14 @@ fn nth(index: usize) -> String {
 /// arguments.
 type Likeness = (bool, bool, Vec<String>);
 
-/// The state for adding sites.
+/// State while sites are added.
 struct Places<'a> {
     pmu: Pmu,
     own_kind: OwnKind,
     tracefs: &'a Tracefs,
     files: Files,
     binaries: HashMap<(PathBuf, FileVersion), Binary>,
-    /// Events that further places may share.
+    /// Events that more places may share.
     shared: HashMap<Likeness, Defined>,
     spans: u16,
     in_scope_only: bool,
@@ -225,8 +225,8 @@ impl<'a> Places<'a> {
     ) -> Result<Extras, ExtraError> {
         if let Some(bpf) = bpf {
             self.by_program = Some(ByProgram::new(bpf, sys)?);
-            // The kernel's reason to refuse programs is not reported: the fallback records the same. Any other error
-            // happens again.
+            // The kernel's reason for refusing programs is not reported, because the fallback records the same. Any other error would occur
+            // again.
             if let Ok(extras) = self.add_all(sites) {
                 return Ok(extras);
             }
@@ -262,7 +262,7 @@ impl<'a> Places<'a> {
         }
     }
 
-    /// Adds one end of a site, with the arguments of `moment`, or all.
+    /// Adds one end of a site, with the arguments of `moment`, or all arguments.
     fn put(
         &mut self,
         extras: &mut Extras,
@@ -323,7 +323,7 @@ impl<'a> Places<'a> {
         if let Some(binary) = self.binaries.get(&key) {
             return Ok(binary.clone());
         }
-        // Its file system may not answer an open, or even a close.
+        // Its file system may hang on open, or even on close.
         let held = self.files.hold(site);
         let file =
             held.map_err(|source| ExtraError::Binary { path: site.binary.clone(), source })?;
@@ -345,7 +345,7 @@ impl<'a> Places<'a> {
             .placed
             .definitions
             .get_or_insert_with(|| Definitions::new(Box::new(Linux), self.tracefs.clone()));
-        // Arguments are named by their positions, since different names would keep events from being shared.
+        // Arguments are named by position, since different names would prevent sharing.
         let fetch =
             |(index, arg): (usize, &&FetchArg)| Fetch { name: nth(index), how: arg.fetch.clone() };
         let fetches: Vec<Fetch> = args.iter().enumerate().map(fetch).collect();
@@ -358,7 +358,7 @@ impl<'a> Places<'a> {
             let fields = fields(&mut extras.catalog, &shared.format, args)?;
             return Ok((What::Elsewhere, fields));
         }
-        // Before Linux 5.4 there are no such numbers.
+        // Before Linux 5.4 such numbers do not exist.
         let Ok(defined) = definitions.add(place, &numbered) else {
             let Defined { format, .. } = definitions.add(place, &fetches)?;
             let fields = fields(&mut extras.catalog, &format, args)?;
@@ -379,7 +379,7 @@ fn likeness(place: &Place, has_stack: bool, fetches: &[Fetch]) -> Likeness {
     (place.on_return, has_stack, fetches.iter().map(kind).collect())
 }
 
-/// The places of the arguments in the samples.
+/// The positions of the arguments in the samples.
 fn fields(
     catalog: &mut Catalog,
     format: &Format,

@@ -1,6 +1,6 @@
 //! `--syscalls`: system calls of programs.
 //!
-//! All calls pass two tracepoints, which have the call's number. So two events
+//! All calls pass two tracepoints, which report the call's number. So two events
 //! are enough for any number of calls, with a kernel filter on the number.
 
 use std::collections::BTreeSet;
@@ -55,7 +55,7 @@ pub(super) fn add(
                 side: if name == "sys_enter" { CallSide::Enter } else { CallSide::Exit },
                 numbers: numbers.clone(),
             }),
-            // It also says whether the program is a 32-bit program, because the calls of these have other numbers.
+            // Also returns whether the program is a 32-bit program, whose system calls have other numbers.
             user_stack: true,
             filter: filter.clone(),
         };

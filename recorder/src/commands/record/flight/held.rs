@@ -2,7 +2,7 @@
 
 use crate::units::Nanos;
 
-/// The time from which on the engine may hold events: approximate, never too late.
+/// The earliest time that the engine may hold events from: approximate, never too late.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Held {
     wrapped: u32,

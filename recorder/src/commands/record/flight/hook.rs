@@ -6,7 +6,7 @@
 //!  this thread              +- COMMAND ---+- COMMAND +- COMMAND :
 //! ```
 //!
-//! One command runs at a time, and a few files may wait. A command that still runs in the end is left alone.
+//! One command runs at a time, and a few files may wait. A command that still runs at the end is not stopped.
 
 use std::io;
 use std::os::fd::AsFd;
@@ -25,13 +25,13 @@ use crate::kernel::user::{Account, Owner};
 /// How long commands may take after the recording has ended.
 const PATIENCE: Duration = Duration::from_secs(10);
 
-/// How often to look whether a command has ended.
+/// How often to check whether a command has ended.
 const LOOK: Duration = Duration::from_millis(50);
 
-/// How many files may wait.
+/// How many files may wait for their command.
 const WAITING: usize = 16;
 
-/// Why a command was not run, or what became of it.
+/// Why a command was not run, or how it failed.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub(in crate::commands::record) enum HookError {
@@ -50,12 +50,12 @@ pub(in crate::commands::record) enum HookError {
 pub(super) struct Hook {
     command: HookCommand,
     paths: Sender<PathBuf>,
-    /// Until when to wait, once that is known.
+    /// The deadline for waiting, once it is set.
     ends: Arc<OnceLock<Instant>>,
     thread: JoinHandle<()>,
 }
 
-/// What the thread works with.
+/// The data of the thread.
 struct Runner {
     command: HookCommand,
     paths: Receiver<PathBuf>,
@@ -63,7 +63,7 @@ struct Runner {
 }
 
 impl Hook {
-    /// Starts the thread, which reports what goes wrong to `tell`.
+    /// Starts the thread, which reports failures to `tell`.
     pub(super) fn spawn(
         command: HookCommand,
         tell: impl Fn(HookError) + Send + 'static,
@@ -75,7 +75,7 @@ impl Hook {
         Ok(Hook { command, paths, ends, thread })
     }
 
-    /// Runs the command for this file, after those that wait.
+    /// Runs the command for this file, after the files that already wait.
     pub(super) fn run(&self, path: &Path) -> Result<(), HookError> {
         let busy = |_| HookError::Busy { command: self.command.clone(), path: path.to_owned() };
         self.paths.try_send(path.to_owned()).map_err(busy)
@@ -85,7 +85,7 @@ impl Hook {
     pub(super) fn finish(self) {
         let _ = self.ends.set(Instant::now() + PATIENCE);
         drop(self.paths);
-        // Its panic has been printed.
+        // Its panic has already been printed.
         let _ = self.thread.join();
     }
 }
@@ -118,7 +118,7 @@ impl Runner {
         self.ends.get().is_some_and(|end| Instant::now() >= *end)
     }
 
-    /// How the command ended; `None` if it has not by the time until which to wait.
+    /// How the command ended; `None` if it still runs at the deadline.
     fn wait(&self, child: &mut Child) -> io::Result<Option<ExitStatus>> {
         loop {
             match child.try_wait()? {
@@ -129,7 +129,7 @@ impl Runner {
     }
 }
 
-/// Starts the command as the user who started fxtrec. It reads nothing of COMMAND's input, prints to standard error, and gets no signals of
+/// Starts the command as the user who started fxtrec. It does not read COMMAND's input, prints to standard error, and gets no signals from
 /// the terminal.
 fn start(words: &HookCommand, path: &Path) -> io::Result<Child> {
     let mut command = Command::new(words.program());
@@ -151,7 +151,7 @@ mod tests {
 
     use super::*;
 
-    /// Runs the command for these files, and returns what went wrong.
+    /// Runs the command for these files, and returns the failures.
     fn run(command: &str, paths: &[PathBuf]) -> Vec<String> {
         let (tell, told) = mpsc::channel();
         let command: HookCommand = command.parse().expect("a command");
@@ -174,7 +174,7 @@ mod tests {
     }
 
     #[test]
-    fn a_command_that_fails_or_does_not_exist_is_told() {
+    fn a_command_that_fails_or_does_not_exist_is_reported() {
         let path = [PathBuf::from("/x")];
         assert_eq!(
             run("sh -c 'exit 3'", &path),

@@ -1,8 +1,8 @@
-//! Flight recording: the last events, in memory until something happens.
+//! Flight recording: keeps the last events in memory until a trigger fires.
 //!
-//! In circular mode the engine overwrites its older half when the newer one is full. Names must not go with it, so they
-//! do not go into the engine at all: the encoder keeps those of the living, and of the dead for as long as the engine can
-//! still hold an event of theirs.
+//! In circular mode the engine overwrites its older half when the newer one is full. Names must not be overwritten with it, so they are
+//! never written into the engine: the encoder keeps the names of live threads, and those of dead ones as long as the engine can still hold
+//! their events.
 //!
 //! ```text
 //!  capture thread     ... round, round: a trigger fires ... round: what comes after it is there too ... round, round ...
@@ -11,8 +11,8 @@
 //!  main thread                                                                                   +--> standard error
 //! ```
 //!
-//! Nothing is taken out of the engine: the next trigger may want the same past. While the copy is made, which takes as
-//! long as copying memory does, the kernel's rings take up what happens. Compressing and writing is another thread's.
+//! Nothing is removed from the engine, since the next trigger may want the same past. During the copy, which takes as long as copying that
+//! much memory, the kernel's rings hold new events. Another thread compresses and writes it.
 
 mod held;
 mod hook;
@@ -39,33 +39,33 @@ use crate::units::Nanos;
 use held::Held;
 use snapshots::{Cause, Records, Shot};
 
-/// No more windows than these wait to be written.
+/// Maximum number of windows that wait to be written.
 const MOST_PENDING: usize = 64;
 
-/// After this many looks at the rings, everything before a time has been handed out: one look that may have begun before, one that reads
-/// it, and one that hands it out.
+/// After this many reads of the rings, everything before a time has been passed on: one read that may have begun earlier, one that gets the
+/// events, and one that passes them on.
 const LOOKS: u8 = 3;
 
-/// What the capture thread needs in circular mode.
+/// The data that the capture thread needs in circular mode.
 #[derive(Debug)]
 pub(super) struct Flight {
     pub(super) beginning: Arc<Beginning>,
     pub(super) window: Window,
     /// A snapshot is requested now.
     pub(super) asked: Receiver<()>,
-    /// To the thread that writes them; it takes one at a time.
+    /// The channel to the thread that writes snapshots; it takes one at a time.
     pub(super) shots: Sender<Shot>,
     held: Held,
     pending: VecDeque<Pending>,
 }
 
-/// A window that is not over.
+/// A window that has not ended.
 #[derive(Debug)]
 struct Pending {
-    /// What fired; none for a requested snapshot.
+    /// The triggers that fired; empty for a requested snapshot.
     cause: Option<Cause>,
     at: Nanos,
-    /// How often the rings were read since it ended.
+    /// How often the rings were read since the window ended.
     looks: u8,
 }
 
@@ -80,7 +80,7 @@ impl Flight {
         Flight { beginning, window, asked, shots, held, pending }
     }
 
-    /// After a round of events: releases what is no longer needed, and hands out the window that has ended.
+    /// After a round of events: releases data that is no longer needed, and passes on the window that has ended.
     pub(super) fn after_round(&mut self, mut round: Round<'_>) {
         if let Some(header) = round.engine.header() {
             self.held.follow(header.wrapped_count, round.before);
@@ -98,7 +98,7 @@ impl Flight {
         let (ended, now) = (round.ended, clock::now());
         let after = self.window.after;
         let Some(first) = self.pending.front_mut() else { return };
-        // The last one is still being written.
+        // The last snapshot is still being written.
         if !first.is_over(after, ended, now) || self.shots.is_full() {
             return;
         }
@@ -106,7 +106,7 @@ impl Flight {
         self.hand_out_first(&records);
     }
 
-    /// At the end of the recording: hands out all windows as far as they are recorded.
+    /// At the end of the recording, passes on all windows as far as they are recorded.
     pub(super) fn conclude(&mut self, round: Round<'_>) {
         self.gather(round.encoder);
         if self.pending.is_empty() {
@@ -118,7 +118,7 @@ impl Flight {
         }
     }
 
-    /// Notes what has fired, and who requested a snapshot.
+    /// Notes which triggers have fired, and which snapshots were requested.
     fn gather(&mut self, encoder: &mut Encoder<BatchedLanes>) {
         while self.pending.len() < MOST_PENDING && self.asked.try_recv().is_ok() {
             self.pending.push_back(Pending { cause: None, at: clock::now(), looks: 0 });
@@ -135,11 +135,11 @@ impl Flight {
 
     fn hand_out_first(&mut self, records: &Arc<Records>) {
         let Some(Pending { cause, at, .. }) = self.pending.pop_front() else { return };
-        // The thread that writes them ends after this one.
+        // The thread that writes snapshots ends after this one.
         let _ = self.shots.send(Shot { cause, at, records: records.clone() });
     }
 
-    /// What precedes the engine's `packets` in a file: the head of a trace, names, and the state of the machine when they begin.
+    /// The records before the engine's `packets` in a file: the head of a trace, names, and the state of the machine at their beginning.
     pub(super) fn beginning(
         &self,
         engine: &Engine,
@@ -151,7 +151,7 @@ impl Flight {
         let head = self.beginning.head_at(ended);
         let views: Vec<_> = packets.iter().filter_map(|packet| engine.view(*packet).ok()).collect();
         let pieces: Vec<_> = views.iter().flat_map(|view| view.slices()).collect();
-        // What fxtrec wrote itself can be read; if not, the file begins as if nothing were known.
+        // fxtrec can read its own output; if that ever fails, the file begins without a state.
         let begun = rewind(&head, &pieces, &now).unwrap_or_default();
         let (begin, moment) = begun.unwrap_or((ended, now));
         snapshots::opening(&self.beginning, begin, &names, (begin, &moment))
@@ -159,23 +159,23 @@ impl Flight {
 }
 
 impl Pending {
-    /// Whether all that happened until `after` it has been handed out. Events have been up to `ended`.
+    /// Whether all events up to `after` the window's end have been passed on. Events up to `ended` have been passed on.
     fn is_over(&mut self, after: Nanos, ended: Nanos, now: Nanos) -> bool {
         let end = Nanos(self.at.0.saturating_add(after.0));
         if ended > end {
             return true;
         }
-        // On an idle machine, no event indicates that the time has come.
+        // On an idle machine, no event shows that the time has passed.
         self.looks += u8::from(now > end && self.looks < LOOKS);
         self.looks >= LOOKS
     }
 }
 
-/// A copy of what the engine and the buffers of applications hold. All continue as if nothing had been requested.
+/// A copy of the contents of the engine and of the buffers of applications. The recording continues unchanged.
 fn records(round: Round<'_>) -> Records {
     let Round { engine, encoder, source, providers, stacks, ended, .. } = round;
     let ending = interim(encoder, source, ended);
-    // If the trace takes no more records, it ends by itself.
+    // If the trace accepts no more records, the recording ends by itself.
     let stacks = stacks.and_then(|stacks| stacks.explain(encoder, ended).ok()).unwrap_or_default();
     encoder.lanes().commit();
     let overwritten = engine.header().is_some_and(|header| header.wrapped_count > 1);
@@ -186,7 +186,7 @@ fn records(round: Round<'_>) -> Records {
             view.slices().for_each(|slice| buffers.extend_from_slice(slice));
         }
     }
-    // No view is alive, and this thread is the only one that writes.
+    // No view is alive, and only this thread writes.
     let started = engine.start(BufferDisposition::Retain);
     debug_assert!(started.is_ok(), "{started:?}");
     let (names, now) = (encoder.names(), encoder.present());

@@ -1,4 +1,4 @@
-//! The thread that makes files out of copies of the engine's buffers.
+//! The thread that turns copies of the engine's buffers into files.
 
 use std::fmt;
 use std::io::{self, Read, Write};
@@ -32,7 +32,7 @@ use crate::sink::{self, Compression, Opened, Sink, SinkError, Totals};
 use crate::units::Nanos;
 use crate::units::text::{bytes, short};
 
-/// A file holds at least so much of what came before that which fired: some events, by which it is known what threads did then.
+/// A file reaches back at least this far before the trigger, so that a few events show the state of each thread.
 const LEAD: Nanos = Nanos(100_000_000);
 
 /// The content of the engine at one moment.
@@ -42,15 +42,15 @@ pub(in crate::commands::record) struct Records {
     pub(super) names: Vec<u8>,
     /// The buffers, the older one first.
     pub(super) buffers: Vec<u8>,
-    /// What explains the stacks in the buffers.
+    /// The records that explain the stacks in the buffers.
     pub(super) stacks: Vec<u8>,
     /// The state of the machine at their end.
     pub(super) now: Moment,
-    /// The recording up to then.
+    /// The description of the recording up to that moment.
     pub(super) ending: Ending,
-    /// Whether there was more before them.
+    /// Whether older records were overwritten.
     pub(super) overwritten: bool,
-    /// What applications had recorded themselves.
+    /// The records that applications wrote themselves.
     pub(super) sections: Vec<Section>,
 }
 
@@ -59,14 +59,14 @@ pub(in crate::commands::record) struct Records {
 pub(in crate::commands::record) struct Cause {
     pub(in crate::commands::record) fired: Fired,
     pub(in crate::commands::record) expression: String,
-    /// It, its thread and the value, for people.
+    /// The trigger, its thread and the value, for people.
     pub(super) line: String,
 }
 
-/// A snapshot that is to be written.
+/// A snapshot to write.
 #[derive(Debug)]
 pub(in crate::commands::record) struct Shot {
-    /// What fired; none for a requested snapshot.
+    /// The triggers that fired; empty for a requested snapshot.
     pub(super) cause: Option<Cause>,
     pub(super) at: Nanos,
     pub(super) records: Arc<Records>,
@@ -85,7 +85,7 @@ pub(in crate::commands::record) enum SnapshotError {
     /// The file or its directory was removed or moved while it was written.
     #[error("{} was removed or moved while it was written", .0.display())]
     Elsewhere(PathBuf),
-    /// The window could not be cut out of them.
+    /// The window could not be cut out of the buffers.
     #[error("cannot cut the window out of the buffers: {0}")]
     Cut(#[from] ConvertError),
 }
@@ -94,20 +94,20 @@ pub(in crate::commands::record) enum SnapshotError {
 #[derive(Debug)]
 pub(in crate::commands::record) enum News {
     Written {
-        /// What fired, if something did.
+        /// The trigger that fired, if any.
         cause: Option<String>,
         path: PathBuf,
         bytes: u64,
-        /// How much of what came before was there and how much was wanted, when there was less.
+        /// How much history memory held and how much was wanted, if it held less.
         reach: Reach,
     },
     /// A snapshot was not written.
     Failed {
-        /// What fired, if something did.
+        /// The trigger that fired, if any.
         cause: Option<String>,
         error: SnapshotError,
     },
-    /// An old file is still there.
+    /// An old file could not be removed.
     Stays(NotRemoved),
     /// The command for a snapshot was not run, or failed.
     Hook(HookError),
@@ -118,12 +118,12 @@ impl News {
         matches!(self, News::Written { .. })
     }
 
-    /// Whether it is what became of a trigger's snapshot.
+    /// Whether it is the result of a trigger's snapshot.
     pub(in crate::commands::record) fn is_of_trigger(&self) -> bool {
         matches!(self, News::Written { cause: Some(_), .. } | News::Failed { cause: Some(_), .. })
     }
 
-    /// The same for the parent process.
+    /// The result, for the parent process.
     pub(in crate::commands::record) fn notice(&self) -> Option<Notice> {
         match self {
             News::Written { cause: None, path, .. } => Some(Notice::Snapshot(path.clone())),
@@ -164,7 +164,7 @@ impl fmt::Display for News {
 pub(in crate::commands::record) struct SnapshotCounts {
     pub(in crate::commands::record) written: u64,
     pub(in crate::commands::record) failed: u64,
-    /// Removed to stay within limits: snapshots of this run, and of earlier runs.
+    /// Number of snapshots removed to stay within limits: of this run, and of earlier runs.
     pub(in crate::commands::record) removed: Removed,
 }
 
@@ -176,25 +176,25 @@ type Reach = Option<(Nanos, Nanos)>;
 pub(in crate::commands::record) struct Snapshots {
     pub(in crate::commands::record) beginning: Arc<Beginning>,
     pub(in crate::commands::record) window: Window,
-    /// The output next to which the files are put, in the directory that it had before COMMAND ran.
+    /// The output next to which the files are written, in the directory that it had before COMMAND ran.
     pub(in crate::commands::record) place: Place,
     pub(in crate::commands::record) compression: Compression,
     pub(in crate::commands::record) retained: Arc<Retained>,
     pub(in crate::commands::record) shots: Receiver<Shot>,
     pub(in crate::commands::record) news: Sender<News>,
-    /// Rung when there is news.
+    /// Signalled after something was sent to `news`.
     pub(in crate::commands::record) bell: Bell,
     /// The command to run for each snapshot of a trigger.
     pub(in crate::commands::record) on_trigger: Option<HookCommand>,
 }
 
 impl Snapshots {
-    /// Starts the thread. It ends when no sender is left.
+    /// Starts the thread. The loop ends when no sender is left.
     pub(in crate::commands::record) fn spawn(mut self) -> io::Result<JoinHandle<SnapshotCounts>> {
         let (news, bell) = (self.news.clone(), self.bell.clone());
         let hook = self.on_trigger.take().map(|command| {
             Hook::spawn(command, move |error| {
-                // At the very end the receiver may be gone.
+                // At the very end, the receiver may have ended.
                 let _ = news.send(News::Hook(error));
                 bell.ring();
             })
@@ -238,19 +238,19 @@ impl Snapshots {
     }
 
     fn tell(&self, news: News) {
-        // At the very end, the receiver may be gone.
+        // At the very end, the receiver may have ended.
         let _ = self.news.send(news);
         self.bell.ring();
     }
 
-    /// Writes one file. Says which and how large it is, and how far memory reached back when that was too short.
+    /// Writes one file. Names the file and its size, and how far memory reached back if that was too short.
     fn write(&self, shot: &Shot, path: &Path) -> Result<(FileId, Totals, Reach), SnapshotError> {
         let Records { names, buffers, stacks, now, ending, overwritten, sections } = &*shot.records;
         let head = self.beginning.head_at(shot.at);
         let begun = rewind(&head, &[buffers], now)?;
         let (begin, moment) = begun.unwrap_or_else(|| (ending.ended, now.clone()));
         let since = shot.cause.as_ref().and_then(|cause| cause.fired.since);
-        // All of what fired is in the file, as far as memory reaches back.
+        // The whole window is in the file, as far as memory reaches back.
         let least = since.map_or(0, |since| shot.at.0.saturating_sub(since.0) + LEAD.0);
         let before = self.window.before.map(|before| before.max(Nanos(least)));
         let from = before.map_or(begin, |before| Nanos(shot.at.0.saturating_sub(before.0)));
@@ -270,7 +270,7 @@ impl Snapshots {
         let room = Some(self.retained.clone() as _);
         let opened = sink::open_at(&place, self.compression, Given::AtOnce, room)?;
         let Opened { mut sink, hold, .. } = opened;
-        // A name that the user did not give is that of a new file.
+        // If the user gave no name, the file must be new.
         let hold = hold.ok_or(SinkError::AlreadyFailed)?;
         let written = |sink: &mut dyn Sink, reach| match (sink.finish()?, hold.whereabouts()) {
             (totals, Whereabouts::InPlace) => Ok((hold.id(), totals, reach)),
@@ -322,10 +322,10 @@ pub(super) fn opening(
     opening
 }
 
-/// Lets a conversion write into a sink: it writes whole records.
+/// Lets a conversion write to a sink; it writes whole records.
 struct IntoSink<'s> {
     sink: &'s mut dyn Sink,
-    /// The error itself, which says more than one of I/O can.
+    /// The sink's own error, which is more precise than an I/O error can be.
     failed: Option<SinkError>,
 }
 

@@ -1,6 +1,6 @@
 //! The recent records of applications, for a file that begins in the middle of them.
 //!
-//! In circular mode, the begins of an application's open spans may have been overwritten. Their ends are in memory and
+//! In circular mode, the begin records of an application's open spans may have been overwritten. Their end records are still in memory and
 //! identify them:
 //!
 //! ```text
@@ -21,10 +21,10 @@ use crate::manager::{RecordLoss, Section};
 use crate::units::Nanos;
 use crate::units::convention::PROVIDER;
 
-/// The records of an application, preceded by the begins of the spans that are open where the records begin.
+/// The records of an application, preceded by begin records for the spans that are open where the records start.
 fn opened(section: &Section) -> Vec<u8> {
     let alone = archive_of(section, &[]);
-    // After a damaged record nothing is known; then the section begins without these begin records.
+    // After a damaged record the state is unknown, so the section then starts without these begin records.
     let begun = rewind_trace(&mut Reader::from_slice(&alone), &Moment::default()).ok().flatten();
     let mut opened = Vec::new();
     if let Some((begin, moment)) = begun.filter(|(_, moment)| !moment.spans.is_empty()) {
@@ -58,7 +58,7 @@ pub(in crate::commands::record) fn deadline() -> Instant {
     Instant::now() + Duration::from_secs(5)
 }
 
-/// A whole section, to be appended to an archive that has nothing of its provider. After `until`, the begins of open spans are not added.
+/// A whole section, to be appended to an archive that has nothing of its provider. After `until`, no begin records of open spans are added.
 pub(in crate::commands::record) fn whole(section: &Section, until: Instant) -> Vec<u8> {
     let mut records = if Instant::now() < until { opened(section) } else { Vec::new() };
     records.extend_from_slice(&section.records);
@@ -67,8 +67,8 @@ pub(in crate::commands::record) fn whole(section: &Section, until: Instant) -> V
     whole
 }
 
-/// The parts of sections within `window`, to be appended to an archive that has nothing of their providers. The recording
-/// has reached `now`. Sections not processed by `until` are missing, and reported as lost.
+/// The parts of sections within `window`, to be appended to an archive that has nothing of their providers. The recording has reached
+/// `now`. Sections not processed by `until` are missing and reported as lost.
 ///
 /// # Errors
 ///
@@ -94,7 +94,7 @@ pub(in crate::commands::record) fn window(
     if !cut_out.is_empty() {
         put(&mut cut_out, &ProviderSection { id: PROVIDER });
     }
-    // In fxtrec's section, which comes before these as well.
+    // Part of fxtrec's section, which also precedes these.
     for section in sections {
         for loss in section.losses.iter().filter(|loss| is_within(loss, window)) {
             loss.put(&section.name, section.process, &mut cut_out);

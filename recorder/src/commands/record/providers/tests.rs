@@ -45,7 +45,7 @@ fn records_of_providers_count_as_events() {
 }
 
 #[test]
-fn what_went_wrong_is_said_once_for_each_provider() {
+fn what_went_wrong_is_reported_once_for_each_provider() {
     let mut failed = provider("bad", 0, 0);
     failed.fault = Some("it registered again".to_owned());
     let refusals = Refusals { foreign_user: 2, ..Refusals::default() };
@@ -87,7 +87,7 @@ fn each_provider_has_an_event_of_statistics() {
 }
 
 #[test]
-fn the_manager_waits_while_too_much_is_on_its_way_and_goes_on_when_it_is_written() {
+fn the_manager_waits_while_too_much_is_on_its_way_and_continues_when_it_is_written() {
     let (drain, requests) = crossbeam_channel::unbounded();
     let mut archive = archive(drain);
     let half = IN_FLIGHT_BYTES / 2 + 1;
@@ -120,7 +120,7 @@ fn a_provider_that_ended_before_it_recorded_is_named() {
 }
 
 #[test]
-fn names_and_spans_that_later_files_lack_are_said() {
+fn names_and_spans_that_later_files_lack_are_reported() {
     let left_out = LeftOut { names: 1234, spans: 1 };
     let warnings = warnings(&Stopped { left_out, ..Stopped::default() });
     assert_eq!(

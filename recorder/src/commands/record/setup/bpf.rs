@@ -21,7 +21,7 @@ use crate::kernel::{cpus, limits};
 /// The maximum size of a CPU's ring, in bytes: for larger rings, the kernel cannot prove that a program stays inside.
 const MOST_LANE_BYTES: usize = 512 << 20;
 
-/// Ring of each CPU for forks, exits and names alone, in bytes.
+/// The size of each CPU's ring for forks, exits and names only, in bytes.
 const SIDE_RING_BYTES: usize = 512 * 1024;
 
 /// The kernel whose events this source records.
@@ -58,7 +58,7 @@ pub(in crate::commands) fn open(
     extras: &Arc<[Extra]>,
     notes: Option<WaitNotes<'_>>,
 ) -> Result<BpfSource, RecordError> {
-    // Other events are about threads out of scope too, and each CPU's chain of threads must hold for them.
+    // Other events also concern threads out of scope, and each CPU's chain of threads must include those.
     let narrow = match &plan.scope {
         _ if !extras.is_empty() => None,
         Filter::Machine => None,
@@ -71,7 +71,7 @@ pub(in crate::commands) fn open(
     open_for(kernel, facts, wanted, narrow, plan.ring_bytes, extras, notes)
 }
 
-/// Opens what a recording of the machine uses, to check that it works.
+/// Opens the same programs as a recording of the machine, to check that they work.
 ///
 /// # Errors
 /// [`RecordError`], at the first call that the kernel refuses.
@@ -80,7 +80,7 @@ pub(in crate::commands) fn try_out(facts: &Facts) -> Result<BpfSource, RecordErr
     open_for(&RunningKernel, facts, Asked::default(), None, None, &extras, None)
 }
 
-/// What programs record only on request.
+/// Events that the programs record only on request.
 #[derive(Clone, Copy, Debug, Default)]
 struct Asked {
     waking: bool,
@@ -102,7 +102,7 @@ fn open_for(
     let sys = kernel.sys();
     let cpus = cpus::online(&*sys)?.len();
     let tracefs = Tracefs::find(&*sys).map_err(|error| refusal::explain_tracefs(&error, facts))?;
-    // Its own programs record locks.
+    // Locks have separate programs.
     let wish = super::OnWish { waking, contention: false };
     let layout = super::layout(&*sys, &tracefs, wish, super::By::Perf, facts)?;
     limits::raise_open_files((FILES_PER_CPU + extras.len() as u64) * cpus as u64);
@@ -141,7 +141,7 @@ pub(super) fn explain(error: &SourceError, facts: &Facts) -> Refusal {
     Refusal { call: format!("The BPF source cannot be used: {error}."), cause, remedy }
 }
 
-/// The reason, and what to do, for a kernel of this release.
+/// The reason and the remedy, for a kernel of this release.
 fn cause(error: &SourceError, facts: &Facts, release: &str) -> (String, String) {
     const OTHER: &str = "Omit --source, or use --source perf.";
     let cause = match error {
@@ -173,11 +173,11 @@ fn cause(error: &SourceError, facts: &Facts, release: &str) -> (String, String) 
             return (cause, format!("Raise it with `ulimit -l unlimited`. {OTHER}"));
         }
         SourceError::Bpf(error) => match error.verifier_log() {
-            // The error of a kernel for an operation on shared memory that it does not know.
+            // The error of a kernel that does not support an atomic operation.
             Some(log) if log.contains("BPF_STX uses reserved fields") => {
                 "The programs need atomic operations, which came with Linux 5.12: for a narrow scope (--scope app, -p, --cgroup), and on CPUs other than x86-64 always.".to_owned()
             }
-            Some(log) => format!("The kernel's verifier says:\n{log}"),
+            Some(log) => format!("The kernel's verifier reported:\n{log}"),
             None => "This kernel does not permit it, or is older than Linux 5.10.".to_owned(),
         },
         _ => "fxtrec does not guess.".to_owned(),

@@ -20,8 +20,8 @@ pub(in crate::commands) struct Opened {
     pub(in crate::commands) instead: Option<String>,
 }
 
-/// Opens it, if the plan wants stacks. It does not run yet. Stacks that were not requested are left out if BPF is not available. Perf's
-/// call chains are taken with `--source perf`, and if BPF is refused and was not requested.
+/// Opens the source of stacks, if the plan wants stacks. It does not run yet. Stacks that were not requested are left out if BPF is not
+/// available. perf's call chains are used with `--source perf`, and when BPF is refused and was not requested.
 ///
 /// # Errors
 /// [`Refusal`], at the first call that the kernel refuses.
@@ -48,7 +48,7 @@ pub(in crate::commands) fn open(plan: &Plan, facts: &Facts) -> Result<Option<Ope
             bpf(wanted).map(|source| Opened { source, instead: None }).or_else(|refused| {
                 let why = "stacks are walked by frame pointers alone, and may lack a caller";
                 let instead = Some(format!("{why}, because BPF is refused: {refused}"));
-                // The better source was refused first.
+                // The kernel refused the better source first.
                 callchains().map(|source| Opened { source, instead }).map_err(|_| refused)
             })
         }

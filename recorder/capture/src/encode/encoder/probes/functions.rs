@@ -1,4 +1,4 @@
-//! Functions that threads are inside of.
+//! The open functions of threads.
 
 use fxt_writer::lanes::Lanes;
 use fxt_writer::record::EventKind;
@@ -45,7 +45,7 @@ impl<L: Lanes> Encoder<L> {
         self.end_unseen(place, koid, inside, Unseen::Inferred)?;
         let ended = self.probes.spans.deepen(koid).pop();
         self.probes.spans.tidy(koid);
-        // After a loss the return may be that of another call.
+        // After a loss the return may belong to another call.
         let losses = self.probes.spans.losses();
         if let Some(open) = ended.filter(|open| open.losses == losses) {
             self.watch_call((open.since, hit.time), hit.cpu, hit.slot, extra)?;
@@ -53,7 +53,7 @@ impl<L: Lanes> Encoder<L> {
         self.write(place, EventKind::DurationEnd, hit)
     }
 
-    /// A thread is switched out for the last time: nothing that it is in will end.
+    /// A thread is switched out for the last time: none of its open durations will end.
     pub(in crate::encode::encoder) fn end_thread_spans(
         &mut self,
         time: Nanos,
@@ -69,7 +69,7 @@ impl<L: Lanes> Encoder<L> {
         Ok(())
     }
 
-    /// A thread executes another program: what it was in in the old one will not end.
+    /// A thread executes another program: the functions that it was in will not end.
     pub(in crate::encode::encoder) fn end_program_spans(
         &mut self,
         time: Nanos,
@@ -81,7 +81,7 @@ impl<L: Lanes> Encoder<L> {
         self.end_gone(time, slot)
     }
 
-    /// Ends spans whose program is gone, as far as nothing else is on top of them.
+    /// Ends spans whose program is gone, unless other spans are nested inside them.
     pub(super) fn end_gone(&mut self, time: Nanos, slot: Slot) -> Result<(), Closed> {
         let (place, koid) = (self.place(time, slot)?, self.koid(slot));
         while let Some(gone) = self.probes.spans.of(koid).and_then(|stack| stack.pop_gone()) {

@@ -1,4 +1,4 @@
-//! Interrupts that CPUs are inside of.
+//! The open interrupts of CPUs.
 
 use fxt_writer::lanes::Lanes;
 use fxt_writer::record::{EventKind, KernelObject, ObjectType};

@@ -22,7 +22,7 @@ use crate::event::{Sample, UserState};
 use fxtrec_kernel::extra::ExtraIndex;
 use fxtrec_units::{Cpu, Nanos};
 
-/// What the encoder remembers of probes.
+/// The encoder's state for probes.
 #[derive(Debug, Default)]
 pub(super) struct Probes {
     catalog: Arc<Catalog>,
@@ -52,7 +52,7 @@ struct Place {
     thread: ThreadName,
 }
 
-/// Why something is ended although its end was not seen.
+/// Why something is ended although its end was not recorded.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Unseen {
     /// A later event shows that it had ended.
@@ -72,12 +72,12 @@ impl Unseen {
 }
 
 impl Probes {
-    /// The functions and system calls that threads are in.
+    /// The open functions and system calls of threads.
     pub(super) fn spans(&self) -> &Spans {
         &self.spans
     }
 
-    /// The interrupts that CPUs are in.
+    /// The open interrupts of CPUs.
     pub(super) fn interrupts(&self) -> &Interrupts {
         &self.interrupts
     }
@@ -95,7 +95,7 @@ impl<L: Lanes> Encoder<L> {
     }
 
     /// Writes a sample's event, if it becomes one. Like a wake-up, a sample shows which thread is on the CPU. A tracepoint's sample does
-    /// not: it may be of `sched_switch` itself, and can come after the switch that it is about.
+    /// not: it may be from `sched_switch` itself, and can come after the switch that it reports.
     pub(super) fn sample(
         &mut self,
         time: Nanos,
@@ -176,7 +176,7 @@ impl<L: Lanes> Encoder<L> {
         self.write(place, EventKind::Instant, hit)
     }
 
-    /// The thread as events refer to it. Names it first.
+    /// The thread in the form that events refer to. Names it first.
     fn place(&mut self, time: Nanos, slot: Slot) -> Result<Place, Closed> {
         self.name(slot)?;
         let thread = self.threads.thread(slot);
@@ -236,13 +236,13 @@ impl<L: Lanes> Encoder<L> {
     /// Ends everything that is open, at the end of a recording.
     ///
     /// # Errors
-    /// [`Closed`] if the trace takes no more records.
+    /// [`Closed`] if the trace accepts no more records.
     pub fn end_all_spans(&mut self, time: Nanos) -> Result<(), Closed> {
         for koid in self.probes.spans.threads() {
             let known = self.threads.slots().into_iter().find(|slot| self.koid(*slot) == koid);
             let thread = match known {
                 Some(slot) => self.place(time, slot)?.thread,
-                // The thread's end was not seen, and another thread has its tid by now.
+                // The thread's end was not recorded, and its tid belongs to another thread now.
                 None => ThreadName::Inline { process: koid, thread: koid },
             };
             self.end_unseen(Place { time, thread }, koid, usize::MAX, Unseen::Unfinished)?;

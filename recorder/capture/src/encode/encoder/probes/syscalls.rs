@@ -1,4 +1,4 @@
-//! System calls that threads are inside of.
+//! The open system calls of threads.
 
 use std::sync::Arc;
 
@@ -15,7 +15,7 @@ use crate::event::{Call, UserState};
 use fxtrec_units::{Cpu, Nanos};
 
 impl<L: Lanes> Encoder<L> {
-    /// A system call begins or ends, reported by a program and not by a sample.
+    /// A system call begins or ends, as reported by a BPF program, not by a sample.
     pub(in super::super) fn syscall_event(
         &mut self,
         time: Nanos,
@@ -37,7 +37,7 @@ impl<L: Lanes> Encoder<L> {
         }
     }
 
-    /// A system call begins, if it is a wanted one.
+    /// A system call begins; it is recorded if it was requested.
     pub(super) fn syscall(&mut self, hit: &Hit<'_>, number: i64) -> Result<(), Closed> {
         let is_32_bit = hit.user.is_some_and(|user| user.is_32_bit);
         let Some(known) = hit.catalog.syscall(number, is_32_bit) else { return Ok(()) };
@@ -64,7 +64,7 @@ impl<L: Lanes> Encoder<L> {
         let koid = self.koid(hit.slot);
         let open = self.probes.spans.of(koid);
         let Some(inside) = open.and_then(|open| open.inside_of_syscall(number)) else {
-            // If the call is not wanted, it was not begun either.
+            // If the call was not requested, its beginning was not recorded either.
             let is_32_bit = hit.user.is_some_and(|user| user.is_32_bit);
             let wanted = hit.catalog.syscall(number, is_32_bit).is_some();
             self.stats.probes.unmatched_ends += u64::from(wanted);
@@ -73,7 +73,7 @@ impl<L: Lanes> Encoder<L> {
         let place = self.place(hit.time, hit.slot)?;
         self.end_unseen(place, koid, inside, Unseen::Inferred)?;
         if let Some(open) = self.probes.spans.deepen(koid).pop() {
-            // The loss may include the end of this call, and the beginning of the call that ends here.
+            // The loss may include the end of the recorded call and the beginning of the one that ends here.
             let doubt = Arg::new(Text::Inline("lost_inside"), Value::Bool(true));
             let args = [Arg::new(strings::RET, Value::int(ret)), doubt];
             let args = if open.losses == self.probes.spans.losses() { &args[..1] } else { &args };

@@ -107,7 +107,7 @@ fn absurd_numbers_are_no_memory() {
         message()
             .with(6, message().with(1, clock(6, u64::MAX)).with(1, clock(64, u64::MAX)))
             .number(10, 1),
-        // Each is the other's parent.
+        // Each is the parent of the other.
         parent(5, 6),
         parent(6, 5),
         message().number(8, u64::MAX).number(58, 64).number(10, 1).with(11, begin.clone()),

@@ -243,7 +243,7 @@ fn stacks_have_their_functions_from_the_innermost_on_and_files() {
         .with(19, message().number(1, 2).number(7, 2))
         .with(6, frame(1, 1, 1, 0x1000))
         .with(6, frame(2, 2, 1, 0x2000))
-        // Inlined: the same position.
+        // Inlined functions have the same position.
         .with(6, frame(3, 1, 1, 0x2000))
         .with(6, frame(4, 3, 2, 0x30))
         .with(7, message().number(1, 9).numbers(2, &[1, 3, 2, 4]));
@@ -322,7 +322,7 @@ fn the_older_events_of_chrome_are_slices_and_operations_of_their_thread() {
         old(300, b'E', "", message()),
         old(400, b'b', "fetch", message().number(10, 77)),
         old(500, b'e', "fetch", message().number(10, 77)),
-        // For another thread than the writer.
+        // For a thread other than the writer.
         old(600, b'I', "done", message().number(18, 40).number(19, 42)),
     ]))
     .0;

@@ -327,7 +327,7 @@ fn idle_states_and_frequencies_are_counters_of_their_cpus() {
         [
             event(100, 0, 0, 13, power(2, 0)),
             event(110, 0, 0, 13, power(1, 1)),
-            // The frequency of another CPU than the one that sets it.
+            // The frequency of a CPU other than the one that sets it.
             event(150, 0, 0, 11, power(2_400_000, 1)),
             event(200, 0, 0, 13, power(AWAKE, 0)),
         ],

@@ -1,4 +1,4 @@
-// Says what is not in this page because of its size limit, wherever that is looked at. Bins are drawn in its place.
+// Shows which parts are missing from this page because of its size limit, wherever the user looks at it. Bins are drawn in its place.
 
 (() => {
   const { trace, units, view } = fx;
@@ -6,10 +6,10 @@
   let stretches = [];
   let shown = "";
 
-  // How much of the exact events is in the page, in words.
+  // How many of the exact events are in the page, in words.
   const share = () => `${units.count(trace.kept.length)} of ${units.count(trace.tiles.length)}`;
 
-  // Remembers the stretches in view without exact events, and shows the note if `is`; `width` is that of a bin.
+  // Remembers the stretches in view without exact events, and shows the note if `is` is true; `width` is that of a bin.
   function show(list, is, width) {
     stretches = list;
     note.hidden = !is;
@@ -24,7 +24,7 @@
     note.replaceChildren(`${what} What is drawn there is the share of time in bins of ${units.time(width)}. All events of this view: `, code);
   }
 
-  // Hatches lanes where bins stand for events that are not in the page.
+  // Hatches lanes where bins replace events that are not in the page.
   function paint(context, rows) {
     for (const [from, to] of stretches) {
       const left = Math.max(view.x(from), -2);
@@ -34,7 +34,7 @@
     }
   }
 
-  // What is missing from the page as a whole, in words.
+  // The parts that are missing from the page as a whole, in words.
   function leftOut() {
     const list = [];
     if (trace.kept.length < trace.tiles.length) list.push(`for its size the page has the exact events of ${share()} tiles`);

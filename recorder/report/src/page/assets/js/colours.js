@@ -1,4 +1,4 @@
-// Colours, which come from the style sheet, and the choice of light or dark.
+// Colours from the style sheet, and the choice of light or dark.
 
 (() => {
   const root = document.documentElement;
@@ -30,7 +30,7 @@
     try {
       localStorage.setItem(KEY, theme);
     } catch {
-      // Then the choice lasts until the page is closed.
+      // Then the choice lasts only until the page is closed.
     }
     apply(theme);
     return theme;

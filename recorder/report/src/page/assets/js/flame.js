@@ -45,10 +45,10 @@
   let current = 0;
   let shown = null;
   let timer = null;
-  // What was drawn last, to avoid drawing it again.
+  // The parameters of the last drawing, to avoid drawing it again.
   let drawn = "";
 
-  // The time and the threads: those of the selection, else the time in view and the threads that the search finds.
+  // The time and the threads: those of the selection, otherwise the time in view and the threads that match the search.
   function scope() {
     const selected = fx.select.selected();
     const whole = selected?.kind === "range" || selected?.kind === "span";
@@ -115,7 +115,7 @@
     return `--hue-${hue < 9 ? hue : hue + 1}`;
   }
 
-  // Where each function is to be drawn: its node, row, left edge and width as shares, and weight.
+  // Where each function is drawn: its node, row, left edge and width as shares, and weight.
   function places({ weights, of }, width) {
     const table = stacks.table();
     const total = weights[alone];

@@ -110,7 +110,7 @@
     tip.style.transform = `translate(${Math.max(left, 0)}px, ${Math.min(y + 18, view.height - tip.offsetHeight - 2)}px)`;
   }
 
-  // Selects in the current lane, in the middle of what is in view.
+  // Selects in the current lane, in the middle of the view.
   function enter() {
     const row = lanes.current();
     if (row?.kind === "header") lanes.toggle(row.id);
@@ -194,7 +194,7 @@
     document.getElementById("window").textContent = `${moment(view.from)} to ${moment(view.to)}`;
   }
 
-  // The overview: a click or drag on it moves what is in view there.
+  // The overview: a click or drag on it moves the view there.
   function overview() {
     const bar = document.getElementById("overview-box");
     const go = (event) => {
@@ -216,7 +216,7 @@
     });
   }
 
-  // The bar between lanes and panels makes the one larger and the other smaller.
+  // The bar between lanes and panels changes how the height is divided.
   function separator() {
     const bar = document.getElementById("separator");
     const root = document.documentElement;

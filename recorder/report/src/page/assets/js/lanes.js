@@ -170,7 +170,7 @@
     build();
   }
 
-  // The text if operations have more rows than are drawn.
+  // The label if operations have more rows than are drawn.
   function notDrawn({ rows: all }, label) {
     if (all <= MOST_SPAN_ROWS) return "";
     const more = all - MOST_SPAN_ROWS;

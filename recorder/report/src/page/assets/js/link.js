@@ -38,7 +38,7 @@
     try {
       history.replaceState(null, "", now ? `#${now}` : location.pathname + location.search);
     } catch {
-      // Some file viewers do not permit it; the page works without.
+      // Some file viewers do not permit it; the page works without it.
     }
   }
 

@@ -34,7 +34,7 @@
       trace.recorder && !trace.finished && "truncated",
     ];
     for (const key of document.querySelectorAll("[data-cause]")) key.hidden = !trace.causes.includes(key.dataset.cause);
-    // Also where some moves may be missing.
+    // Marks are also drawn where some moves may be missing.
     if (trace.moves > 0) document.querySelector("[data-cause=migrate]").hidden = false;
     document.getElementById("facts").textContent = list.filter(Boolean).join(" · ");
     document.title = `${trace.title ?? "trace"} – fxtrec`;
@@ -93,7 +93,7 @@
       points: fx.charts.shown.points,
       paint: { ...fx.paint.status },
     }),
-    // What a stretch of a thread's time was spent on, and what it waited for.
+    // The states of a thread in an interval, and the reasons of its waits.
     why: async (koid, from, to) => {
       const { parts, chain } = await fx.why.explain(trace.byKoid.get(koid).index, from, to);
       const koidOf = (index) => trace.threads[index]?.koid ?? 0;

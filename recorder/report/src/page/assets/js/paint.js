@@ -89,7 +89,7 @@
   class Batch {
     constructor() {
       this.byColour = new Map();
-      // Drawn above all others.
+      // Drawn above everything else.
       this.above = null;
     }
 
@@ -180,10 +180,10 @@
 
   const LOOKS = ["", "running", "waiting", "waiting", "sleeping", "disk", "sleeping", "sleeping", "stopped", "stopped", "sleeping", "", "throttled", "throttled"];
 
-  // Stands in for a state in sums of narrow slices: the host had the CPU.
+  // Represents stolen time in sums of narrow slices.
   const STOLEN = -1;
 
-  // The share of a slice that the host took. It is unknown when within the slice that was.
+  // The share of a slice that the host took. It is unknown when within the slice this was.
   function share(lane, at) {
     const steal = lane.taken.get(at)?.steal ?? 0;
     return steal > 0 ? Math.min(steal / (lane.end[at] - lane.start[at]), 1) : 0;

@@ -15,7 +15,7 @@
     found.textContent = text === "" ? "" : words.join(", ");
   }
 
-  // More can be searched now.
+  // Called when more data can be searched.
   function again() {
     if (field.value.trim() !== "") look();
   }

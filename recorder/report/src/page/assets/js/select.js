@@ -1,5 +1,4 @@
-// The selection: a slice of a lane, or a span. Its details, and arrows for the wake-up that led to it and for those
-// that it made.
+// The selection: a slice of a lane, or a span. Its details, and arrows for the wake-up that led to it and for the wake-ups that it caused.
 
 (() => {
   const { STATE, KIND } = fx.unfold;
@@ -60,7 +59,7 @@
     return found;
   }
 
-  // What was taken of the slice, if it ends at this time in the tile.
+  // The time that was taken from the slice, if it ends at this time in the tile.
   async function takenOf(tile, kind, id, end) {
     const lane = lanesOf(await fx.store.loadTile(tile), kind).get(id);
     return lane?.taken.get(lane.at(end - 1)) ?? null;
@@ -104,7 +103,7 @@
     return { time: first.start, waker: first.waker, cpu: first.cpu, waited, throttled };
   }
 
-  // The wake-ups that a thread made in a stretch of time, and whether the list is complete.
+  // The wake-ups by a thread in a stretch of time, and whether the list is complete.
   async function wakesBy(thread, from, to) {
     const found = [];
     const [first, last] = [trace.tileAt(from), trace.tileAt(to)];
@@ -202,7 +201,7 @@
     return span !== undefined;
   }
 
-  // Whether the reason is worth asking for: running needs none.
+  // Whether an explanation is useful: a running thread needs none.
   function hasReason() {
     const { kind, thread, state, span, start, end } = selected;
     if (thread === 0 || start >= end || kind === "absent") return false;
@@ -389,7 +388,7 @@
     ends.lineTo(x - 5, tip - down * 9);
     ends.lineTo(x + 5, tip - down * 9);
     ends.closePath();
-    // An outline in the background colour separates it from what it crosses.
+    // An outline in the background colour separates it from lanes that it crosses.
     context.lineJoin = "round";
     for (const [colour, width] of [
       ["lane", 5],

@@ -223,7 +223,7 @@
     }
   }
 
-  // What was left out of the page, in words.
+  // The parts that were left out of the page, in words.
   function leftOut() {
     const list = [];
     if (about.leftOut[0] > 0) list.push(`${units.counted(about.leftOut[0], "wait", "waits")} of ${units.time(about.leftOut[1])} or less ${about.leftOut[0] === 1 ? "is" : "are"} left out to limit the size of the page`);

@@ -10,7 +10,7 @@
   let busy = false;
   let tilesUnfolded = 0;
 
-  // Stands in for a tile that is not in the page.
+  // Represents a tile that is not in the page.
   const absent = ({ from, to }) => ({ out: true, cpus: new Map(), threads: new Map(), wakes: { time: [], thread: [], waker: [], cpu: [] }, moves: new Map(), inferred: new Set(), spans: new Map(), from, to });
 
   const loaders = {
@@ -56,7 +56,7 @@
   async function work() {
     busy = true;
     while (wanted.size > 0) {
-      // The last one requested is the one in view.
+      // The tile that was requested last is in view.
       const [name, [kind, numbers]] = [...wanted].at(-1);
       wanted.delete(name);
       await load(kind, numbers);
@@ -82,12 +82,12 @@
   fx.store = {
     tile: (index) => get("tile", index),
     chunk: (level, index) => get("chunk", level, index),
-    // The tile if it is unpacked.
+    // The tile, if it is already unpacked.
     peekTile: (index) => ready.get(key("tile", index)) ?? null,
     // The same as a promise.
     loadTile: (index) => load("tile", [index]),
     loadChunk: (level, index) => load("chunk", [level, index]),
-    // Data that is no longer in view need not be unpacked.
+    // Data that is not in view any more need not be unpacked.
     forget: () => wanted.clear(),
     onChange: (call) => (changed = call),
     isIdle: () => !busy,

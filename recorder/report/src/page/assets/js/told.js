@@ -1,5 +1,5 @@
-// What programs report in addition to spans: arguments, flows and counters. Unpacked once, after the first frame;
-// pages of traces without these do not have this script.
+// Data that programs report in addition to spans: arguments, flows and counters. Unpacked once, after the first frame; pages of traces
+// without these do not have this script.
 
 (() => {
   const { trace, units, view } = fx;
@@ -13,7 +13,7 @@
   const LISTED = 8;
   // The maximum number of earlier spans that are examined to find the innermost one around a time.
   const MOST_LOOKS = 64;
-  // The key of what the page itself says about an operation: the index of a thread.
+  // The argument key that the page itself uses for an operation: the index of a thread.
   const OWN = "\u0001";
   let lists = null;
   let flows = null;
@@ -211,7 +211,7 @@
     return made;
   }
 
-  // Adds what programs report about a span to the list of facts.
+  // Adds the data that programs report about a span to the list of facts.
   async function show(list, selected) {
     await load();
     if (!list.isConnected) return;
@@ -237,7 +237,7 @@
     if (found.length > LISTED) entry("flows", `${units.count(found.length - LISTED)} more`);
   }
 
-  // What was left out of the page, in words.
+  // The parts that were left out of the page, in words.
   function leftOut() {
     const list = [
       [operationsLeftOut, "events of operations"],

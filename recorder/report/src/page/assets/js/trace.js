@@ -6,7 +6,7 @@
   // A reused thread id has a generation above these bits.
   const IDS = 2 ** 22;
   const plain = contents.recorder === null;
-  // Stands in for the number of a tile's block.
+  // Represents the number of a tile's block.
   const LEFT_OUT = -1;
 
   const threads = contents.threads.map(
@@ -68,7 +68,7 @@
   // Whether the exact events of a time are not in this page.
   const isOut = (time) => tiles[tileAt(time)].out;
 
-  // The index in `kept` of the first tile that is not before this one.
+  // The index in `kept` of the first tile at or after this one.
   function keptFrom(index) {
     let low = 0;
     let high = kept.length;
@@ -86,7 +86,7 @@
     return { from: next > 0 ? tiles[kept[next - 1]].to : 0, to: next < kept.length ? tiles[kept[next]].from : length };
   }
 
-  // The commands that make a page with all events of a stretch.
+  // The commands that create a page with all events of a stretch.
   function commandFor(from, to) {
     const seconds = (time) => {
       const nanos = BigInt(contents.begin) + BigInt(Math.min(Math.max(Math.round(time), 0), length));

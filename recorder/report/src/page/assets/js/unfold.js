@@ -34,7 +34,7 @@
       this.cpu = [];
       // The waker of a waiting thread; -1 if unknown.
       this.waker = [];
-      // By index: what was taken of a running thread's slice, if recorded.
+      // By index: the time that was taken from a running thread's slice, if recorded.
       this.taken = new Map();
     }
 
@@ -69,7 +69,7 @@
       this.doing = new Map();
     }
 
-    // A slice has ended. If that was before the tile, the slice is in an earlier tile.
+    // A slice has ended. If it ended before the tile, the slice is in an earlier tile.
     add(map, id, start, end, ...rest) {
       if (start >= end || end <= this.from) return;
       let lane = map.get(id);
@@ -83,7 +83,7 @@
       return seat;
     }
 
-    // The occupant has the CPU until `until`; from `since` on another has it, or none with -1.
+    // The occupant has the CPU until `until`; from `since` on another thread has it, or none if -1.
     give(cpu, thread, since, until = since) {
       const seat = this.seat(cpu);
       if (seat.thread >= 0) this.add(this.cpus, cpu, seat.since, until, seat.thread, cpu, -1, seat.taken);
@@ -103,14 +103,13 @@
       this.doing.set(thread, { state, since, cpu, waker });
     }
 
-    // The same on the same CPU.
+    // The same state on the same CPU.
     become(thread, state, since) {
       const { cpu, waker } = this.doing.get(thread) ?? { cpu: -1, waker: -1 };
       this.change(thread, state, cpu, waker, since);
     }
 
-    // It turned out later which thread has had the CPU since then, and since when that thread ran, unless it had
-    // another state.
+    // Sets the thread that has had the CPU since `since`; if `ranSince` is not null, the thread has run since then.
     claim(cpu, thread, since, ranSince) {
       const seat = this.seat(cpu);
       seat.thread = thread;

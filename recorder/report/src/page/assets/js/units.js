@@ -1,4 +1,4 @@
-// Numbers as people read them. Times are nanoseconds.
+// Numbers in a readable form. Times are nanoseconds.
 "use strict";
 const fx = {};
 
@@ -21,7 +21,7 @@ const fx = {};
     return `${value.toFixed(digits)} ${name}`;
   }
 
-  // A time after the begin of the trace, precise enough to distinguish it from others at a distance of `step`.
+  // A time after the beginning of the trace, precise enough to distinguish it from others at a distance of `step`.
   function moment(ns, step) {
     const [unit, name] = STEPS.find(([unit]) => fx.trace.length >= unit) ?? [1, "ns"];
     const digits = Math.max(0, Math.min(9, Math.ceil(Math.log10(unit / Math.max(step, 1)))));

@@ -1,4 +1,4 @@
-// The longest waits: a row for each, which leads to it.
+// The longest waits: one row each, with a link to it.
 
 (() => {
   const { trace, units } = fx;
@@ -92,7 +92,7 @@
     });
   }
 
-  // Goes to the next or the previous remaining one, cyclically.
+  // Goes to the next or the previous remaining row, cyclically.
   function step(by) {
     const left = [...rows.keys()].filter((place) => !rows[place].hidden);
     if (left.length === 0) return undefined;

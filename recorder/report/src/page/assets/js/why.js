@@ -1,8 +1,8 @@
 // Why a stretch of a thread's time took so long: its parts, and the chain of threads that it waited for. The rules
 // and results are those of fxtrec-blame, as far as the page has the data: docs/reference/why.md defines both.
 //
-// A frame is what a thread did in a stretch, step by step, from its end. If the thread was blocked, the step contains
-// the frame of its waker for the same stretch. The innermost steps are the links of the chain.
+// A frame consists of the states of one thread in a stretch, step by step, from its end. If the thread was blocked, the step contains the
+// frame of its waker for the same stretch. The innermost steps are the links of the chain.
 
 (() => {
   const { STATE, isThrottled } = fx.unfold;
@@ -22,7 +22,7 @@
   const isBlocked = (state) => state >= STATE.SLEEPING && state <= 7;
   const isWoken = (state) => state === STATE.WOKEN || state === STATE.WOKEN_THROTTLED;
 
-  // The state of a lane at a time; if it is unknown, from when on in its tile.
+  // The state of a lane at a time; if unknown, the time in its tile at which it becomes known.
   async function at(kind, id, time) {
     const found = await fx.select.slice(kind, id, time);
     if (found !== null) return found;
@@ -67,7 +67,7 @@
     return within;
   }
 
-  // Whether no event reported the switch that ended it, which happened at this time or earlier.
+  // Whether no event recorded the switch that ended it, which happened at this time or earlier.
   async function isGuessed({ thread, to, state, cpu }) {
     if (state !== STATE.RUNNING && state !== STATE.WOKEN && state !== STATE.PREEMPTED) return false;
     if (to >= trace.length) return false;
@@ -90,7 +90,7 @@
       const begin = Math.max(found.start, from);
       const step = { thread, from: begin, to: until, since: found.start, state: found.what, cpu: found.cpu, waker: -1, ended: null, inside: null };
       if (found.out) step.reason = ABSENT;
-      // It is unknown what was taken of a part of a slice.
+      // It is unknown which part of a slice the taken time belongs to.
       if (found.what === STATE.RUNNING && begin === found.start && until === found.end) step.taken = found.taken;
       if (found.endOut && until === found.end && found.what >= STATE.SLEEPING) step.ended = "absent";
       else if (found.what >= STATE.SLEEPING && !isThrottled(found.what) && until === found.end) await end(walk, step);
@@ -106,7 +106,7 @@
     return { thread, from, to, steps: steps.reverse() };
   }
 
-  // How the wait of a blocked thread ended, and what its waker did meanwhile.
+  // How the wait of a blocked thread ended, and the activity of its waker meanwhile.
   async function end(walk, step) {
     const next = step.to < trace.length ? await at("thread", step.thread, step.to) : null;
     if (next === null || next.start !== step.to) return;
@@ -286,7 +286,7 @@
   async function show(box, thread, from, to) {
     clear();
     const mine = request;
-    // The text of links has names of functions.
+    // The text of links contains function names.
     const [found] = await Promise.all([explain(thread, from, to), fx.stacks?.load()]);
     if (mine !== request) return;
     shown = found;
@@ -328,7 +328,7 @@
       }
       context.stroke();
     };
-    // A chain of one link is the same as the selection.
+    // A chain with a single link is the same as the selection.
     if (shown.chain.length > 1) {
       line(7, "lane", shown.chain);
       line(3, "accent", shown.chain);

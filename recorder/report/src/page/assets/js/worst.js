@@ -1,4 +1,4 @@
-// Incidents, the longest blocked times and the longest spans: a line for each, which leads to it.
+// Incidents, the longest blocked times and the longest spans: one line each, with a link to it.
 
 (() => {
   const { trace, units } = fx;
@@ -92,7 +92,7 @@
     })));
   }
 
-  // Shows where blocked times were, once that is known.
+  // Shows where in the code blocked times were, as soon as that is known.
   function locate() {
     for (const [, { thread, from, by, text, cell }] of rows) {
       const where = by !== undefined && thread ? fx.stacks.innermost(thread.index, from) : "";

@@ -36,7 +36,7 @@ fn section(goes_on: bool, events: &[(EventKind, &str, u64)]) -> Section {
     }
 }
 
-/// The events behind the head of an archive: `(` for a begin, `)` for an end, the name, the time, and `~` for `cut`.
+/// The events after the head of an archive: `(` for a begin, `)` for an end, the name, the time, and `~` for `cut`.
 fn shown(sections: &[u8]) -> String {
     let mut archive = Vec::new();
     put(&mut archive, &Magic);
@@ -75,7 +75,7 @@ const BEGIN: EventKind = EventKind::DurationBegin;
 const END: EventKind = EventKind::DurationEnd;
 const INSTANT: EventKind = EventKind::Instant;
 
-/// The picture in the module's documentation.
+/// The picture from the module's documentation.
 #[test]
 fn what_was_begun_before_memory_begins_is_begun_where_it_does() {
     let section =
@@ -126,7 +126,7 @@ fn what_an_application_was_in_when_it_ended_ends_with_it() {
 }
 
 #[test]
-fn records_that_make_no_sense_cost_their_provider_what_comes_behind_them_and_nobody_else() {
+fn records_that_make_no_sense_cost_their_provider_what_comes_behind_them_and_no_other() {
     let mut bad = section(true, &[(INSTANT, "a", 30)]);
     bad.records.extend([0x44_u8, 0, 0, 0, 0, 0, 0, 0]);
     let mut good = section(true, &[(INSTANT, "b", 30)]);
