@@ -64,7 +64,8 @@ fn wrong_arguments_of_a_subcommand_that_runs_nothing_are_2() {
 
 #[test]
 fn arguments_that_are_repeated_are_escaped() {
-    // A title and a colour for the terminal, the C1 character that begins such sequences, a mark that changes the text direction, fxtrec's own red.
+    // A title and a colour for the terminal, the C1 character that begins such sequences, a mark that changes the text
+    // direction, fxtrec's own red.
     let evil = "\x1b[31m\x1b]0;title\x07\u{9b}1m\u{202e}\x1b[1;31mx";
     let shown = r"\x1b[31m\x1b]0;title\x07\x9b1m\u{202e}\x1b[1;31mx";
     let option = format!("--{evil}");
