@@ -33,7 +33,7 @@
 typedef struct fxt_site {
     const char *category;
     const char *name;
-    /* The library's data about it; null before its first pass in a session. */
+    /* What the library knows of it; null before its first pass in a session. */
     const void *known;
 } fxt_site_t;
 
@@ -255,7 +255,8 @@ static inline bool fxt_is_recording(void)
 /* A moment of this thread. */
 #define FXT_INSTANT(category, name, ...) \
     FXT_EVENT(FXT_INSTANT_EVENT, category, name, 0, ##__VA_ARGS__)
-/* Samples of time series, one per argument; the id distinguishes counters of the same name. */
+/* Samples of time series, each argument one; the id tells counters of the same
+ * name apart. */
 #define FXT_COUNTER(category, name, id, ...) \
     FXT_EVENT(FXT_COUNTER_EVENT, category, name, id, ##__VA_ARGS__)
 /* An operation that may end on another thread. */

@@ -89,8 +89,10 @@ impl RecordError {
         let own = "The daemon records your own processes".to_owned();
         let (said, what) = match pids.iter().find(is_others) {
             Some(pid) => {
-                let of =
-                    format!("Process {} is another user's. The daemon records it for you", pid.0);
+                let of = format!(
+                    "Process {} belongs to another user. The daemon records it for you",
+                    pid.0
+                );
                 let of = format!("{of} if its policy permits you sched");
                 (of, format!("--foreground --pid {} -o FILE", pid.0))
             }
