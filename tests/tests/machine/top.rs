@@ -14,8 +14,10 @@ use fxtrec_tests::machine;
 use fxtrec_tests::process::{Process, spawn, with_usual_signals};
 use fxtrec_tests::root::may_record;
 use fxtrec_tests::wait;
+use nix::fcntl::{FcntlArg, FdFlag, fcntl};
 use nix::pty::{Winsize, openpty};
-use nix::sys::termios::{LocalFlags, tcgetattr};
+use nix::sys::signal::Signal;
+use nix::sys::termios::{FlowArg, LocalFlags, tcflow, tcgetattr};
 
 const PINGPONG: &str = env!("CARGO_BIN_EXE_pingpong");
 
@@ -78,6 +80,8 @@ impl Terminal {
         let size = winsize(size);
         let pty = openpty(&size, None).expect("a terminal");
         let (master, slave) = (File::from(pty.master), File::from(pty.slave));
+        // A terminal stays while a program has its other end.
+        fcntl(&master, FcntlArg::F_SETFD(FdFlag::FD_CLOEXEC)).expect("a descriptor");
         let end = || Stdio::from(slave.try_clone().expect("a descriptor"));
         let mut command = binary::command();
         command.args(["top", "-i", "200ms"]).args(options).env("TERM", "xterm");
@@ -245,6 +249,25 @@ fn it_fits_a_small_and_a_large_terminal_and_is_drawn_again_when_that_changes_whi
     terminal.until("\u{1b}[24;1H");
     terminal.press("q");
     terminal.finish();
+}
+
+#[test]
+fn a_terminal_that_takes_nothing_does_not_keep_it_from_ending() {
+    if !may_record() {
+        return;
+    }
+    let folder = Folder::new();
+    let terminal = Terminal::start(&folder, &[]);
+    terminal.until("slices/s");
+    // Like Ctrl-S.
+    tcflow(&terminal.slave, FlowArg::TCOOFF).expect("a terminal");
+    let before = terminal.seen.lock().expect("nobody panics").len();
+    thread::sleep(std::time::Duration::from_secs(1));
+    assert_eq!(terminal.seen.lock().expect("nobody panics").len(), before, "it takes nothing");
+    let Terminal { mut fxtrec, .. } = terminal;
+    let pid = nix::unistd::Pid::from_raw(fxtrec.id().cast_signed());
+    nix::sys::signal::kill(pid, Signal::SIGTERM).expect("it runs");
+    wait::until("it ends", || fxtrec.try_wait().expect("a child").is_some());
 }
 
 #[test]

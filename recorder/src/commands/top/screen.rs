@@ -1,8 +1,12 @@
 //! The terminal while it shows figures: alternate screen, no echo, unbuffered keys.
 
-use std::io::{self, IsTerminal, Stdin, Write, stdin, stdout};
+use std::fs::{File, OpenOptions};
+use std::io::{self, ErrorKind, IsTerminal, Stdin, Write, stdin, stdout};
 use std::os::fd::{AsFd, BorrowedFd};
+use std::os::unix::fs::OpenOptionsExt;
 
+use nix::fcntl::OFlag;
+use nix::poll::{PollFd, PollFlags, poll};
 use nix::sys::termios::{
     LocalFlags, SetArg, SpecialCharacterIndices, Termios, tcgetattr, tcsetattr,
 };
@@ -14,9 +18,14 @@ use crate::units::escape;
 const ENTER: &str = "\x1b[?1049h\x1b[?25l";
 const LEAVE: &str = "\x1b[?25h\x1b[?1049l";
 
+/// How long a terminal may take nothing before the rest of a page is left out, in milliseconds: signals are not read meanwhile.
+const PATIENCE_MS: u16 = 1000;
+
 /// Dropping it restores the terminal.
 pub(super) struct Screen {
     input: Stdin,
+    /// The terminal, opened again so that writes do not block. Standard output itself, which is shared with the shell, may block.
+    output: File,
     before: Termios,
 }
 
@@ -34,10 +43,34 @@ impl Screen {
         raw.control_chars[SpecialCharacterIndices::VMIN as usize] = 0;
         raw.control_chars[SpecialCharacterIndices::VTIME as usize] = 0;
         tcsetattr(stdin(), SetArg::TCSANOW, &raw)?;
-        let screen = Screen { input: stdin(), before };
-        stdout().write_all(ENTER.as_bytes())?;
-        stdout().flush()?;
+        let flags = (OFlag::O_NONBLOCK | OFlag::O_NOCTTY).bits();
+        let again = OpenOptions::new().write(true).custom_flags(flags).open("/proc/self/fd/1");
+        let output = match again {
+            Ok(output) => output,
+            // As after su(1): the terminal belongs to another user.
+            Err(_) => File::from(stdout().as_fd().try_clone_to_owned()?),
+        };
+        let mut screen = Screen { input: stdin(), output, before };
+        screen.put(ENTER.as_bytes())?;
         Ok(screen)
+    }
+
+    /// Writes to the terminal. What a stopped terminal does not take is left out: the next page replaces all of it.
+    fn put(&mut self, mut bytes: &[u8]) -> io::Result<()> {
+        while !bytes.is_empty() {
+            match self.output.write(bytes) {
+                Ok(written) => bytes = &bytes[written..],
+                Err(error) if error.kind() == ErrorKind::WouldBlock => {
+                    let mut polled = [PollFd::new(self.output.as_fd(), PollFlags::POLLOUT)];
+                    if poll(&mut polled, PATIENCE_MS)? == 0 {
+                        return Ok(());
+                    }
+                }
+                Err(error) if error.kind() == ErrorKind::Interrupted => {}
+                Err(error) => return Err(error),
+            }
+        }
+        Ok(())
     }
 
     pub(super) fn keyboard(&self) -> BorrowedFd<'_> {
@@ -74,23 +107,19 @@ impl Screen {
         let most = columns.unwrap_or(80).saturating_sub(1);
         let status: String = escape::line(status).chars().take(most).collect();
         page.extend_from_slice(status.as_bytes());
-        let mut out = stdout().lock();
-        out.write_all(&page)?;
-        out.flush()
+        self.put(&page)
     }
 
     /// Shows another text in its place.
     pub(super) fn page(&mut self, text: &str) -> io::Result<()> {
-        let mut out = stdout().lock();
-        write!(out, "\x1b[H\x1b[J{}", text.replace('\n', "\r\n"))?;
-        out.flush()
+        self.put(format!("\x1b[H\x1b[J{}", text.replace('\n', "\r\n")).as_bytes())
     }
 }
 
 impl Drop for Screen {
     fn drop(&mut self) {
         // If the terminal is gone, there is nothing to restore.
-        let _ = stdout().write_all(LEAVE.as_bytes()).and_then(|()| stdout().flush());
+        let _ = self.put(LEAVE.as_bytes());
         let _ = tcsetattr(stdin(), SetArg::TCSANOW, &self.before);
     }
 }
