@@ -640,7 +640,11 @@ impl Waits {
         // Code that is compiled while it runs, or called in different ways, waits for the same threads at places that differ.
         let same = |place: &Place, list: &[&Wait]| {
             matches!(place.1, Ender::Thread(_))
-                && idle.keys().any(|it| (it.0, it.1) == (place.0, place.1))
+                && idle.keys().any(|it| {
+                    // Without a stack, a timed wait may be at the same place as one that a thread ended.
+                    let may_be_timed = place.2 == 0 && it.1 == Ender::Interrupt;
+                    it.0 == place.0 && (it.1 == place.1 || may_be_timed)
+                })
                 && self.is_idle(place, list, known, others) == Some(true)
         };
         let rare: Vec<(Place, usize)> = waits
