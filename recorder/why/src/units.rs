@@ -641,8 +641,9 @@ impl Waits {
         let same = |place: &Place, list: &[&Wait]| {
             matches!(place.1, Ender::Thread(_))
                 && idle.keys().any(|it| {
-                    // Without a stack, a timed wait may be at the same place as one that a thread ended.
-                    let may_be_timed = place.2 == 0 && it.1 == Ender::Interrupt;
+                    // Without stacks, a timed wait may be at the same place as one that a thread ended.
+                    let is_lock = || (known.class)(Some(u64::from(place.0))) == Class::Lock;
+                    let may_be_timed = place.2 == 0 && it.1 == Ender::Interrupt && is_lock();
                     it.0 == place.0 && (it.1 == place.1 || may_be_timed)
                 })
                 && self.is_idle(place, list, known, others) == Some(true)
