@@ -570,7 +570,7 @@ fn why_finds_the_unusual_unit_of_a_program_that_others_wrote_and_who_ran_meanwhi
         "from one idle wait in clock_nanosleep to the next",
         "blocked",
     ]);
-    why.says(&["in futex", "; meanwhile pdf-export[", " ran for "]);
+    why.says(&["in futex", "pdf-export[", " ran for "]);
     // A usual unit is the work between two sleeps.
     let [length, median] =
         ["length_ns", "median_ns"].map(|it| why.why[it].as_u64().expect("a number"));
