@@ -534,17 +534,24 @@ impl Waits {
         places: &[Place],
         known: &Known<'_>,
     ) -> Vec<Unit> {
+        let life = thread.last - thread.first;
         let mut lists: FxHashMap<u32, Vec<(u64, u64, u64)>> = FxHashMap::default();
         for (wait, place) in thread.waits.iter().zip(places).filter(|it| !it.0.is_gap()) {
             // A wait for the end of another process takes as long as that process's work.
             let class = (known.class)(wait.call());
-            if !matches!(class, Class::Child | Class::Sleep | Class::Signal) {
+            // Of waits for threads, one for a thread that does nothing is idle, and one during most of a life is that of a main thread.
+            let is_normal = || {
+                class == Class::Lock
+                    && wait.length() >= LEAST_EXCESS
+                    && (wait.length() > life / 2
+                        || self.worked(wait, known, MOST_DEEP) < wait.length() / 2)
+            };
+            if !matches!(class, Class::Child | Class::Sleep | Class::Signal) && !is_normal() {
                 lists.entry(place.0).or_default().push((wait.length(), wait.from, wait.to));
             }
         }
         let mut calls: Vec<u32> = lists.keys().copied().collect();
         calls.sort_unstable();
-        let life = thread.last - thread.first;
         let mut found = Vec::new();
         for call in calls {
             let mut list = lists.remove(&call).unwrap_or_default();
@@ -654,7 +661,12 @@ impl Waits {
         // Code that is compiled while it runs, or called in different ways, waits for the same threads at places that differ.
         let same = |place: &Place, list: &[&Wait]| {
             matches!(place.1, Ender::Thread(_))
-                && idle.keys().any(|it| (it.0, it.1) == (place.0, place.1))
+                && idle.keys().any(|it| {
+                    // Without stacks, a timed wait may be at the same place as one that a thread ended.
+                    let is_lock = || (known.class)(Some(u64::from(place.0))) == Class::Lock;
+                    let may_be_timed = place.2 == 0 && it.1 == Ender::Interrupt && is_lock();
+                    it.0 == place.0 && (it.1 == place.1 || may_be_timed)
+                })
                 && self.is_idle(place, list, known, others) == Some(true)
         };
         let rare: Vec<(Place, usize)> = waits
@@ -726,9 +738,13 @@ impl Waits {
         }
         let Some(waker) = self.threads.get(wait.by as usize) else { return 0 };
         let began = wait.from.max(waker.first).min(wait.to);
-        let mut worked = wait.to - began;
         let end = waker.waits.partition_point(|it| it.from < wait.to);
-        for inside in waker.waits[..end].iter().rev().take(MOST_INSIDE) {
+        let first = end.saturating_sub(MOST_INSIDE);
+        // If there are more, these stand for all.
+        let seen = waker.waits.get(first).filter(|_| first > 0).map_or(began, |it| it.from);
+        let seen = seen.clamp(began, wait.to);
+        let mut worked = wait.to - seen;
+        for inside in waker.waits[first..end].iter().rev() {
             if inside.to <= began {
                 break;
             }
@@ -746,7 +762,8 @@ impl Waits {
             };
             worked = worked.saturating_sub((to - from).saturating_sub(of_others));
         }
-        worked
+        let (all, seen) = (u128::from(wait.to - began), u128::from((wait.to - seen).max(1)));
+        u64::try_from(u128::from(worked) * all / seen).unwrap_or(u64::MAX)
     }
 }
 

@@ -270,6 +270,28 @@ fn what_the_recorder_delayed_is_not_chosen_unless_asked_for() {
     assert_eq!(usual.iter().map(|part| part.ns).sum::<u64>(), why.median_ns.expect("it is known"));
 }
 
+/// A thread that takes a lock of `worker` again and again, for 200 us at a time, and then waits until `worker` ends, for most of its life.
+#[test]
+fn a_main_thread_that_waits_for_its_worker_is_no_incident() {
+    let mut scene = Scene::of_command(ALL, 100);
+    scene.name(100, "main").name(101, "main").name(101, "worker");
+    scene.switch(0, 0, 0, Leaves::R, 100);
+    let mut now = 10;
+    for round in 0..60 {
+        scene.wake_by(now, 1, 101, 100);
+        scene.switch_with((now + 5, 0), 100, Leaves::S, 0, &call(FUTEX));
+        scene.switch(now + 6, 1, 0, Leaves::R, 101);
+        now += if round == 55 { 900_000 } else { 200 };
+        scene.wake_by(now, 0, 100, 101);
+        scene.switch_with((now + 5, 1), 101, Leaves::S, 0, &call(READ));
+        scene.switch(now + 6, 0, 0, Leaves::R, 100);
+        now += 10;
+    }
+    scene.end(now);
+    let why = ask(&scene, &Query { thread: Some("main".to_owned()), ..Query::default() });
+    assert_ne!((why.subject, why.is_unusual), ("wait", Some(true)), "{}", why.sentence);
+}
+
 /// A client that sends one request after the other is never without work.
 #[test]
 fn the_wait_that_takes_unusually_long_is_explained_where_a_thread_has_no_idle_waits() {
@@ -719,4 +741,33 @@ fn a_single_wait_is_explained_next_to_a_unit_if_it_is_much_worse() {
         let why = ask(&scene, &Query::default());
         assert_eq!(why.thread.tid, chosen, "{}", why.sentence);
     }
+}
+
+/// A thread waits for 3 ms at a time until a timer ends that, and once for 300 ms until another thread wakes it, which slept meanwhile. No
+/// stacks are recorded.
+#[test]
+fn an_idle_wait_that_a_thread_ends_is_idle_next_to_those_that_timers_end() {
+    let timer = [("interrupt", Value::Bool(true))];
+    let mut scene = Scene::of_command(ALL, 100);
+    scene.name(100, "py").name(101, "py").name(101, "capture").name(100, "monitor");
+    scene.switch(0, 0, 0, Leaves::R, 100).wake_by(10, 1, 101, 100);
+    scene.switch(20, 1, 0, Leaves::R, 101).switch_with((30, 1), 101, Leaves::S, 0, &call(SLEEP));
+    let mut now = 40;
+    for round in 0..100 {
+        scene.switch_with((now, 0), 100, Leaves::S, 0, &call(FUTEX));
+        if round == 50 {
+            now += 300_000;
+            scene.wake_with(now - 20, 1, 101, &timer).switch(now - 10, 1, 0, Leaves::R, 101);
+            scene.wake_by(now, 0, 100, 101);
+            scene.switch_with((now + 1, 1), 101, Leaves::S, 0, &call(SLEEP));
+        } else {
+            now += 3_000;
+            scene.wake_with(now, 0, 100, &timer);
+        }
+        scene.switch(now + 2, 0, 0, Leaves::R, 100);
+        now += 20;
+    }
+    scene.end(now);
+    let why = ask(&scene, &Query { thread: Some("monitor".to_owned()), ..Query::default() });
+    assert_eq!(why.is_unusual, Some(false), "{}", why.sentence);
 }
