@@ -57,6 +57,8 @@ run 'fxtrec ctl stop'
 
 user=()
 
+# Four programs that share a CPU wait for more than 5 ms.
+for _ in 1 2 3 4; do timeout 2 taskset -c 0 sh -c 'while :; do :; done' & done
 # Statistics are checked every 10 s; the snapshot follows.
 sleep 14
 block metrics
