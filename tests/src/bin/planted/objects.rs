@@ -80,7 +80,7 @@ pub(super) fn wait(count: usize) {
     };
     let descriptor = ours.as_raw_fd();
     wait_for(waits, (descriptor, "a Unix socket"), send, || {
-        ours.read_exact(&mut [0]).expect("read")
+        ours.read_exact(&mut [0]).expect("read");
     });
 
     let (mut from, to) = pipe().expect("a pipe");
