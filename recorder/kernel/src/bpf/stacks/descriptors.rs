@@ -16,11 +16,11 @@ const CALLS: usize = 1024;
 /// Bytes of the set of system calls.
 pub(super) const SET_BYTES: usize = CALLS / 8;
 
-/// System calls whose first argument is the descriptor that they may wait for. `epoll_wait`, `poll` and `select` wait for many.
-const CALLS_WITH_DESCRIPTOR: [&str; 44] = [
+/// System calls whose first argument is the descriptor that they may wait for. `epoll_wait`, `poll` and `select` wait
+/// for many; `close` has given the descriptor back by then.
+const CALLS_WITH_DESCRIPTOR: [&str; 42] = [
     "accept",
     "accept4",
-    "close",
     "connect",
     "copy_file_range",
     "fallocate",
@@ -59,7 +59,6 @@ const CALLS_WITH_DESCRIPTOR: [&str; 44] = [
     "syncfs",
     "tee",
     "vmsplice",
-    "waitid",
     "write",
     "writev",
 ];
