@@ -4,7 +4,6 @@ use std::cmp::Reverse;
 use std::collections::{BTreeMap, VecDeque};
 
 use fxtrec_blame::origins::Origin;
-use fxtrec_blame::pass::Interval;
 use fxtrec_blame::threads::Index;
 use fxtrec_blame::track::{About, Begin, By, Request, Sink, Tracker};
 
@@ -21,10 +20,10 @@ struct Done {
     to: u64,
 }
 
-/// Collects the requests within some intervals.
+/// Collects the requests within a time.
 #[derive(Debug)]
 pub(crate) struct Collector {
-    /// From the first beginning of an interval to the last end.
+    /// Requests outside of this time do not matter.
     within: (u64, u64),
     /// The wakeup that comes before its request.
     woken: Option<(u64, Origin)>,
@@ -36,10 +35,7 @@ pub(crate) struct Collector {
 pub(crate) struct Requests(VecDeque<Done>);
 
 impl Collector {
-    pub(crate) fn new(intervals: &[Interval]) -> Collector {
-        let from = intervals.iter().map(|interval| interval.from).min();
-        let to = intervals.iter().map(|interval| interval.to).max();
-        let within = (from.unwrap_or(u64::MAX), to.unwrap_or(0));
+    pub(crate) fn new(within: (u64, u64)) -> Collector {
         Collector { within, woken: None, done: VecDeque::new() }
     }
 

@@ -143,11 +143,12 @@ impl Names<'_> {
         }
         let (stack, _) = stacks.of_wait(Koid(koid), (blocked.since, until))?;
         let waited = stacks.waited_for(stack)?;
-        // The process at the other end by its id, which means nothing among several hosts.
-        let here = self.who_of(koid).host.is_none();
         let process = |koid: u64| self.tracker.roster.process(koid);
-        let other = waited.peer.filter(|pid| here && process(koid) != Some(*pid));
-        let peer = stacks.other_end(waited).map(|koid| koid.0).or(other);
+        // Hosts may have the same addresses and ids.
+        let host = self.who_of(koid).host;
+        let other = waited.peer.filter(|pid| host.is_none() && process(koid) != Some(*pid));
+        let end = stacks.other_end(waited).filter(|end| self.who_of(end.0).host == host);
+        let peer = end.map(|end| end.0).or(other);
         let peer = peer.map(|koid| self.who_of(koid)).filter(|who| !who.comm.is_empty());
         let waker = match blocked.ended {
             Ended::Woken(By::Thread(waker)) => process(self.tracker.roster.koid(waker)),
@@ -224,9 +225,9 @@ pub(crate) fn explain_keeping<'r>(
     let finder = Finder::new(query);
     let mut requests = Requests::default();
     let (finder, keeper) = match query.interval().filter(|_| keep.at_once) {
-        Some((from, to)) => {
-            let keeper = Keeper::new((from, to), keep.most);
-            let all = (finder, (keeper, Collector::new(&[Interval { koid: 0, from, to }])));
+        Some(interval) => {
+            let keeper = Keeper::new(interval, keep.most);
+            let all = (finder, (keeper, Collector::new(interval)));
             let (finder, (keeper, collector)) = pass::run(open()?, &mut tracker, all)?;
             requests = collector.finish();
             (finder, Some(keeper))
@@ -306,7 +307,9 @@ pub(crate) fn explain_keeping<'r>(
             true => &intervals[..choices.len()],
             false => &[],
         };
-        let both = (Ran::new(of_units), Collector::new(&intervals));
+        let from = intervals.iter().map(|interval| interval.from).min().unwrap_or(u64::MAX);
+        let to = intervals.iter().map(|interval| interval.to).max().unwrap_or(0);
+        let both = (Ran::new(of_units), Collector::new((from, to)));
         let (follower, (ran, collector)) = pass::run(open()?, &mut tracker, (follower, both))?;
         follower.finish(&tracker);
         requests = collector.finish();

@@ -1,5 +1,6 @@
 //! Handmade scenes with a known cause.
 
+mod partners;
 mod parts;
 mod perfetto;
 mod random;
