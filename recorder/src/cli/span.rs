@@ -9,8 +9,8 @@ use clap::Args;
 #[command(
     override_usage = "fxtrec span [--category NAME] NAME [--] COMMAND [ARGS...]",
     after_help = "\
-For shell scripts: the span is in the trace of whoever records the script, `fxtrec -- ./script` or a \
-session of the daemon. If nobody does, COMMAND runs all the same. It exits with COMMAND's status, with \
+For shell scripts: the span is recorded if the script is, by `fxtrec -- ./script` or in a session of \
+the daemon. Otherwise COMMAND still runs. `fxtrec span` exits with COMMAND's status, with \
 128 plus the signal that killed it, with 127 if COMMAND is not found, and 126 if it cannot run.
 
 Examples, in a script:

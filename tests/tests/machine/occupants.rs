@@ -20,7 +20,7 @@ use crate::cgroups::Group;
 const OURS: &str = "echo ready
     while :; do sleep 0.002; i=0; while [ $i -lt 500 ]; do i=$((i+1)); done; done";
 
-/// The ids of threads repeat after so many, which the two recordings may begin at different times.
+/// Thread ids wrap around at this number, in the two recordings perhaps at different times.
 const GENERATION: u64 = 0x40_0000;
 
 #[derive(Clone, Debug, PartialEq, Eq)]

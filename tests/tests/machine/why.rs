@@ -262,7 +262,7 @@ fn with_locks_why_names_the_lock_of_the_kernel_and_who_had_it() {
     }
     let why = Recorded::with(&["--locks"], &[PLANTED, "kernel-lock"]).explain(&["-t", "audio"]);
     if !why.has("kernel_lock") || !why.has("waker") || !why.has("syscall") {
-        return skip("nobody tells for which kernel lock a thread waits here");
+        return skip("this kernel does not report which kernel lock a thread waits for");
     }
     why.says(&["audio[", "late: ", "blocked", "on a kernel lock (mutex 0x", ") in write"]);
     why.says(&["until holder[", ", probably its owner, woke it, which was blocked", "in write"]);

@@ -38,7 +38,7 @@ fn stream(address: SocketAddr) -> (TcpStream, TcpStream) {
     (client, listener.accept().expect("a client").0)
 }
 
-/// Waits for each of them so many times.
+/// Waits `count` times for each of them.
 pub(super) fn wait(count: usize) {
     let (ends, to_end) = channel::<Box<dyn FnOnce() + Send>>();
     let other = std::thread::spawn(move || {
