@@ -96,8 +96,21 @@ impl Files {
     /// # Errors
     /// [`NotRemoved`] for the first file that could not be removed; the others were removed.
     pub fn trim(&mut self, room: u64) -> Result<(), NotRemoved> {
+        self.trim_while(room, Files::may_remove)
+    }
+
+    /// Removes the oldest files until the rest and a newer file of `bytes`, which is not counted, are within bounds.
+    ///
+    /// # Errors
+    /// As [`trim`](Files::trim).
+    pub fn trim_beside(&mut self, bytes: u64) -> Result<(), NotRemoved> {
+        self.trim_while(bytes, |_| true)
+    }
+
+    fn trim_while(&mut self, room: u64, may: fn(&Files) -> bool) -> Result<(), NotRemoved> {
         let mut result = Ok(());
         while self.is_over(room)
+            && may(self)
             && let Some(removed) = self.remove_oldest()
         {
             result = result.and(removed.map(drop));
@@ -112,7 +125,9 @@ impl Files {
             return false;
         }
         // A file that is already gone or cannot be removed frees no room.
-        while let Some(removed) = self.remove_oldest() {
+        while self.may_remove()
+            && let Some(removed) = self.remove_oldest()
+        {
             if matches!(removed, Ok(true)) {
                 return true;
             }
@@ -120,11 +135,13 @@ impl Files {
         false
     }
 
-    /// Removes the oldest file and forgets it; `None` if only the newest of this run is left. False if another process had removed it.
+    /// Whether another file than the newest of this run is left.
+    fn may_remove(&self) -> bool {
+        self.there.len() > 1 || self.there.front().is_some_and(|file| !file.is_ours)
+    }
+
+    /// Removes the oldest file and forgets it; `None` if there is none. False if another process had removed it.
     fn remove_oldest(&mut self) -> Option<Result<bool, NotRemoved>> {
-        if self.there.len() == 1 && self.there[0].is_ours {
-            return None;
-        }
         let There { path, id, bytes, is_ours } = self.there.pop_front()?;
         self.bytes -= bytes;
         match remove(&path, id) {
@@ -223,6 +240,23 @@ mod tests {
     fn the_youngest_stays_though_it_is_larger_than_the_budget() {
         let bounds = Bounds { bytes: Some(100), files: None };
         assert_eq!(left(bounds, 0, &[40, 400]).0, ["1"]);
+    }
+
+    #[test]
+    fn a_newer_file_that_is_not_counted_takes_the_place_of_all() {
+        let bounds = Bounds { bytes: Some(100), files: None };
+        for (last, kept) in [(20, 2), (60, 1), (400, 0)] {
+            let (folder, mut files) = after(bounds);
+            files.trim_beside(last).expect("removed");
+            assert_eq!(names(&folder).len(), kept, "{last}");
+        }
+        let folder = tempfile::tempdir().expect("a folder for temporary files");
+        let path = folder.path().join("1");
+        std::fs::write(&path, "").expect("room");
+        let mut files = Files::new(bounds);
+        files.add(&path, file_at(&path).expect("there"), 40, 0).expect("removed");
+        files.trim_beside(400).expect("removed");
+        assert!(names(&folder).is_empty(), "this run's too");
     }
 
     #[test]

@@ -129,9 +129,14 @@ impl Series {
         Ok(sink)
     }
 
-    /// The last number, how many files were removed, and the errors.
-    pub(super) fn outcome(&self) -> SeriesOutcome {
+    /// The last file is complete: removes old ones. Returns the last number, how many files were removed, and the errors.
+    ///
+    /// The last file may exceed its size, since it contains everything that was in the rings.
+    pub(super) fn outcome(&self, last: Totals) -> SeriesOutcome {
         let mut named = self.named();
+        if let Err(error) = self.retained.files().trim_beside(last.output_bytes) {
+            named.warnings.push(error.to_string());
+        }
         let whereabouts =
             named.hold.as_ref().map_or(Whereabouts::InPlace, |hold| hold.whereabouts());
         SeriesOutcome {

@@ -316,7 +316,7 @@ impl Pipeline {
         let tail = describe::tail(ending, growth, self.recorder, of_last).unwrap_or_default();
         // The sink's result also gives the reason if the trace cannot be written.
         let _ = sink.write(&tail);
-        let totals = match sink.finish() {
+        let last = match sink.finish() {
             Ok(totals) => totals,
             Err(error) => {
                 // The drain thread may know only that an earlier step failed; the first error explains it.
@@ -328,10 +328,10 @@ impl Pipeline {
         };
         let unsaved = sink.unsaved();
         let totals = Totals {
-            record_bytes: earlier.record_bytes + totals.record_bytes,
-            output_bytes: earlier.output_bytes + totals.output_bytes,
+            record_bytes: earlier.record_bytes + last.record_bytes,
+            output_bytes: earlier.output_bytes + last.output_bytes,
         };
-        let series = self.series.map(|series| series.outcome());
+        let series = self.series.map(|series| series.outcome(last));
         let output = match &series {
             Some(series) => series.whereabouts.clone(),
             None => self.hold.map_or(Whereabouts::InPlace, |hold| hold.whereabouts()),
