@@ -118,6 +118,10 @@ pub fn write_sentences<'a>(
 }
 
 fn write_limits(answer: &Answer, out: &mut dyn Write) -> io::Result<()> {
+    if let Some(text) = &answer.passed_over {
+        writeln!(out)?;
+        wrapped("", text, out)?;
+    }
     if let Some(ran) = answer.trace.recorder_ns {
         let ran = nanos(ran);
         writeln!(out, "\nLeft out: threads of fxtrec, CPU time {ran} (--include-recorder).")?;
@@ -441,7 +445,7 @@ fn shares(tenants: &[Share]) -> String {
 
 /// A link of a chain in words: its thread, its activity, and the reason of its wait.
 pub fn describe_link(link: &Link) -> String {
-    let cpu = link.cpu.map(|cpu| format!("CPU {cpu}")).unwrap_or_default();
+    let cpu = link.cpu_name.as_ref().map(|cpu| format!("CPU {cpu}")).unwrap_or_default();
     match link.state {
         "on_cpu" => {
             let mut text = format!("ran on {cpu}");
