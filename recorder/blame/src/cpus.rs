@@ -24,7 +24,9 @@ impl CpuNames {
     /// The number of a CPU; in a merged trace its number on its host and the host, as in `0@web-1`.
     pub fn name(&self, cpu: u16) -> String {
         let owner = self.0.iter().filter(|it| it.0 <= cpu).max_by_key(|it| it.0);
-        match owner.filter(|it| !it.1.is_empty()) {
+        // Two recordings of one host have the same numbers.
+        let is_sole = |host: &str| self.0.iter().filter(|it| *it.1 == *host).count() == 1;
+        match owner.filter(|it| !it.1.is_empty() && is_sole(&it.1)) {
             Some((first, host)) => {
                 let host: String = fxtrec_units::escape::line(host).chars().take(24).collect();
                 format!("{}@{host}", cpu - first)

@@ -144,6 +144,9 @@ fn a_merged_trace_names_its_hosts_in_the_head_in_sentences_and_once_in_a_table()
     assert!(worst.contains("client[100]@web-1") && worst.contains("hog[201]@web-2"), "{worst}");
     assert!(worst.contains(" for CPU 0@web-1; "), "{worst}");
     assert_eq!(report.cpu_name(fxt_reader::Cpu(3)), "2@web-2");
+    let twice = scene.host_cpus("web-2", 5).report();
+    let names = [0, 3, 6].map(|cpu| twice.cpu_name(fxt_reader::Cpu(cpu)));
+    assert_eq!(names, ["0@web-1", "3", "6"], "two recordings of one host");
     let of = |host: &str, line: &str| {
         let [host, command_line] = [host, line].map(str::to_owned);
         crate::Origin { host, command_line, ..Default::default() }
