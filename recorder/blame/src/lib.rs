@@ -13,6 +13,7 @@
 
 pub mod chain;
 mod class;
+pub mod cpus;
 mod facts;
 pub mod log;
 pub mod origins;

@@ -10,6 +10,10 @@ const ID_BITS: u32 = 22;
 /// The maximum number of merged recordings that are distinguished; a file may name any number.
 const MOST_RECORDERS: usize = 64;
 
+/// Names of threads that every recorder has: `fxtrec record`, the daemon, and the process that writes a session's trace.
+const RECORDERS_THREADS: [&str; 4] =
+    ["fxtrec-capture", "fxtrec-drain", "fxtrec-control", "fxtrec-output"];
+
 /// Threads of a trace by number, in the order in which something first happened to them.
 pub type Index = u32;
 
@@ -267,6 +271,8 @@ pub struct CommandThreads {
     born: FxHashSet<u64>,
     /// COMMAND's processes in all merged recordings.
     commands: FxHashSet<u64>,
+    /// Processes with a thread that has the name of one of a recorder's.
+    like_recorders: FxHashSet<u64>,
     /// Processes that a recorder created for its own work: all its children except COMMAND's process.
     made: FxHashSet<u64>,
     /// Threads whose creator is unknown.
@@ -307,7 +313,21 @@ impl CommandThreads {
     pub fn is_recorder(&self, roster: &impl Known, koid: u64) -> bool {
         let process = roster.process(koid);
         let is_own = |koid| self.recorders.contains(&koid) || self.made.contains(&koid);
-        is_own(koid) || process.is_some_and(is_own)
+        is_own(koid) || process.is_some_and(|it| is_own(it) || self.is_another(roster, it))
+    }
+
+    /// A recording names a thread.
+    pub fn is_named(&mut self, comm: &str, process: Option<u64>) {
+        if RECORDERS_THREADS.contains(&comm) && self.like_recorders.len() < MOST_RECORDERS {
+            self.like_recorders.extend(process);
+        }
+    }
+
+    /// Whether the process is another recorder, such as the daemon, according to the names of its threads.
+    fn is_another(&self, roster: &impl Known, process: u64) -> bool {
+        self.like_recorders.contains(&process)
+            && !self.commands.contains(&process)
+            && matches!(roster.comm(process), Some("fxtrec" | "fxtrec-output"))
     }
 
     /// Whether the thread is certainly none of these. Always false if COMMAND is unknown.
@@ -416,6 +436,28 @@ mod tests {
         }
         let is = |koid| family.is_recorder(&roster, koid);
         assert_eq!([400, 530, COMMAND, 520, 510].map(is), [true, true, false, false, false]);
+    }
+
+    #[test]
+    fn another_recorder_is_known_by_the_names_of_its_threads() {
+        let (mut roster, mut family) = family();
+        // `fxtrec report` has no such thread, and a program with such a thread may be anything.
+        for (koid, process, comm) in [
+            (600, 600, "fxtrec"),
+            (601, 600, "fxtrec-drain"),
+            (700, 700, "fxtrec"),
+            (701, 700, "fxtrec-report"),
+            (800, 800, "app"),
+            (801, 800, "fxtrec-drain"),
+        ] {
+            let process = Some(process);
+            roster.named.insert(koid, Named { comm: comm.into(), process, ..Named::default() });
+            family.is_named(comm, process);
+        }
+        let is = |koid| family.is_recorder(&roster, koid);
+        assert_eq!([600, 601, 700, 701, 801].map(is), [true, true, false, false, false]);
+        family.has_command(600);
+        assert!(!family.is_recorder(&roster, 601), "it is what was recorded");
     }
 
     #[test]

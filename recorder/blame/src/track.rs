@@ -19,9 +19,11 @@ use fxtrec_sched::{
     Change, CpuInterval, Edge, Enter, FilledUp, Held, Leave, Left, Machine, Met, Periods,
     Scheduler, State, SwitchArgs, Thread, UsualArgs, WakeupSaid, cpu_of, signed,
 };
+use fxtrec_units::convention::HOST_CPUS;
 use fxtrec_units::escape::line;
 use fxtrec_units::lock_kind::LockKind;
 
+use crate::cpus::CpuNames;
 use crate::origins::Origins;
 use crate::threads::{CommandThreads, Index, Recorders, Roster, inherits};
 use crate::{Causes, trigger};
@@ -79,6 +81,8 @@ pub struct Tracker {
     pub roster: Roster,
     pub family: CommandThreads,
     pub origin: Origin,
+    /// The names of CPUs.
+    pub cpus: CpuNames,
     /// The time of the first scheduling record.
     pub first: Option<u64>,
     /// The time of the last record of the scheduler.
@@ -133,6 +137,7 @@ impl Tracker {
             roster,
             family: CommandThreads::default(),
             origin: Origin::default(),
+            cpus: CpuNames::default(),
             first: None,
             now: 0,
             losses: 0,
@@ -207,7 +212,12 @@ impl Tracker {
                 let is_told = !self.recorders.have(item.provider);
                 match object.object_type {
                     ObjectType::Process => self.roster.name_process(object, is_told),
-                    ObjectType::Thread => self.roster.name_thread(object, is_told),
+                    ObjectType::Thread => {
+                        self.roster.name_thread(object, is_told);
+                        if !is_told {
+                            self.family.is_named(object.name, object.process().map(|it| it.0));
+                        }
+                    }
                     _ => {}
                 }
                 true
@@ -641,6 +651,7 @@ impl Tracker {
             "trace_info" => self.learn(event),
             "stack_info" => self.has_stacks = true,
             "snapshot_info" => self.fired = trigger::Fired::read(event),
+            HOST_CPUS => self.cpus.learn(&event.args),
             WEIGHT_INFO => self.usual_args = UsualArgs::WITHOUT_WEIGHTS,
             "trace_stats" => {
                 // The recording continues until that time.

@@ -11,6 +11,7 @@ use fxt_writer::{Arg, Text, ThreadName, Ticks, Value, WriteError, Writer, record
 use super::retype;
 use fxtrec_capture::stacks::perfetto;
 use fxtrec_sched::backtrace::{self, NAME_MODULE};
+use fxtrec_units::convention::{FIRST_CPU, HOST, HOST_CPUS};
 
 /// The changes between the two traces.
 pub(super) trait Translate {
@@ -31,6 +32,11 @@ pub(super) trait Translate {
 
     /// The machine on which processes of the trace ran, if the new trace has those of several machines.
     fn host(&self) -> Option<&str> {
+        None
+    }
+
+    /// The number of CPU 0 in the new trace, which has the CPUs of several machines.
+    fn first_cpu(&self) -> Option<u16> {
         None
     }
 
@@ -271,6 +277,18 @@ fn copy_event<L: Lanes>(
     let category = text(Role::Category, event.category, target, translate)?;
     let (time, args) = (Ticks(translate.time(event.time).0), args.as_slice());
     target.write(&write::Event { kind, time, thread, category, name, args })?;
+    if let ("fxtrec", "trace_info") = (event.category, event.name)
+        && let Some((first, host)) = translate.first_cpu().zip(translate.host())
+    {
+        let role = Role::Value { category: Some("fxtrec"), key: HOST };
+        let host = Value::Str(text(role, host, target, translate)?);
+        let args = [
+            Arg::new(target.text(HOST)?, host),
+            Arg::new(target.text(FIRST_CPU)?, Value::Uint32(first.into())),
+        ];
+        let (kind, name) = (EventKind::Instant, target.text(HOST_CPUS)?);
+        target.write(&write::Event { kind, time, thread, category, name, args: &args })?;
+    }
     Ok(true)
 }
 

@@ -41,11 +41,12 @@ use fxtrec_capture::encode::unrecorded;
 use fxtrec_capture::encode::weight::NICE_0;
 use fxtrec_capture::stacks::perfetto;
 use fxtrec_sched::{cpu_of, unsigned};
+use fxtrec_units::convention::HOST_CPUS;
 use open::Open;
 use rustc_hash::FxHashSet;
 
 /// The records that are true for a piece as for the whole trace, in addition to `trace_info`.
-const KEPT_ABOUT: [&str; 3] = ["clock_info", "stack_info", WEIGHT_INFO];
+const KEPT_ABOUT: [&str; 4] = ["clock_info", HOST_CPUS, "stack_info", WEIGHT_INFO];
 pub use section::{Owner, cut_section};
 
 /// The piece that is being written.

@@ -25,6 +25,7 @@ use fxt_writer::record::{
 };
 use fxt_writer::{WriteError, Writer};
 use fxtrec_kernel::progress::Progress;
+use fxtrec_units::convention::{FIRST_CPU, HOST_CPUS};
 use fxtrec_units::text::noun;
 use rustc_hash::{FxHashMap, FxHashSet, FxHasher};
 
@@ -77,6 +78,8 @@ struct Facts {
     /// The ends of messages that may go to other recordings.
     ends: Ends,
     host: Option<String>,
+    /// Whether it is a merged trace, which says which CPUs belong to which host.
+    is_merged: bool,
     wall_clock: Option<i128>,
     /// By how much the wall clock may have been wrong.
     wall_clock_error: Option<u64>,
@@ -92,6 +95,8 @@ struct Translation {
     cpus: u16,
     /// The machine, where there may be several.
     host: Option<String>,
+    /// Whether the recording is a merged trace that says which CPUs belong to which host.
+    is_merged: bool,
     /// Operations and flows that get other ids, by their keys.
     renamed: FxHashSet<u64>,
     /// Distinguishes the ids of this recording from those of the others; empty if all are from one machine.
@@ -116,6 +121,10 @@ impl Translate for Translation {
         self.host.as_deref()
     }
 
+    fn first_cpu(&self) -> Option<u16> {
+        self.host.as_ref().filter(|_| !self.is_merged).map(|_| self.cpus)
+    }
+
     fn module(&self, process: Koid, id: u16) -> u16 {
         self.modules.get(&(process.0, id)).copied().unwrap_or(id)
     }
@@ -136,6 +145,7 @@ impl Translate for Translation {
             )
             | ("sched", "waking" | "throttled") => arg.name == "cpu",
             ("sched", "migrate") => matches!(arg.name, "orig_cpu" | "dest_cpu"),
+            ("fxtrec", HOST_CPUS) => arg.name == FIRST_CPU,
             _ => false,
         };
         if is_cpu {
@@ -376,6 +386,7 @@ impl Facts {
                     self.wall_clock = event.args.get(WALL_CLOCK).and_then(integer);
                     self.host = event.args.str("host").map(str::to_owned);
                 }
+                self.is_merged |= event.category == "fxtrec" && event.name == HOST_CPUS;
                 if event.category == "fxtrec" && event.name == "clock_info" {
                     let error = event.args.get("wall_clock_error_ns").and_then(integer);
                     self.wall_clock_error = error.and_then(|error| u64::try_from(error).ok());
@@ -464,6 +475,7 @@ fn plan(
                 plan.koids.insert(koid, new);
             }
             used.extend(facts.koids.iter().map(|koid| plan.koids.get(koid).unwrap_or(koid)));
+            plan.is_merged = facts.is_merged;
             plan.host = facts.host.clone().filter(|_| sources.len() > 1);
             if at > 0 {
                 plan.salt = Some(at as u64);

@@ -336,6 +336,10 @@ impl<T: Translate> Translate for Redacting<'_, T> {
         self.inner.host()
     }
 
+    fn first_cpu(&self) -> Option<u16> {
+        self.inner.first_cpu()
+    }
+
     fn module(&self, process: Koid, id: u16) -> u16 {
         self.inner.module(process, id)
     }

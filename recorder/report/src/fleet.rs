@@ -41,9 +41,16 @@ pub struct TraceRow {
     /// Missing events, as far as they were counted, and gaps.
     pub lost: u64,
     pub gaps: u64,
+    /// Whether the file ends before the recording did.
+    pub truncated: bool,
 }
 
 impl TraceRow {
+    /// Whether the scheduler was recorded at all: it was not in a file that was killed early.
+    pub fn has_events(&self) -> bool {
+        self.switches > 0 || self.figures(Metric::Wakeup).count > 0
+    }
+
     /// The figures of all its threads together.
     pub fn figures(&self, metric: Metric) -> &Figures {
         &self.figures[metric as usize]
@@ -124,6 +131,7 @@ impl Fleet {
             throttled: of_fact(Metric::Throttled),
             lost: report.losses.events,
             gaps: report.losses.gaps,
+            truncated: report.losses.truncated,
         };
         let sum = &mut self.sum;
         self.length += row.length;

@@ -15,6 +15,7 @@ use super::groups::GroupBy;
 use super::locks::LockReport;
 use super::selection::{ThreadFilter, Who};
 use super::spans::SpanReport;
+use fxtrec_blame::cpus::CpuNames;
 use fxtrec_gates::Metric;
 
 /// The scheduling of the threads of a trace.
@@ -22,6 +23,9 @@ use fxtrec_gates::Metric;
 pub struct Report {
     /// The recording's description of itself, in a trace from fxtrec.
     pub origin: Option<Origin>,
+    /// The descriptions of all recordings, in a merged trace.
+    pub merged: Vec<Origin>,
+    pub(super) cpu_names: CpuNames,
     /// Which facts the recording contains in addition to switches.
     pub causes: Causes,
     /// The time that the host took from the CPUs, if the kernel counted it.
@@ -97,8 +101,10 @@ pub struct Incident {
 /// The facts that fxtrec wrote to a trace about the recording.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Origin {
-    /// The version of fxtrec that recorded it.
+    /// The version of fxtrec that wrote it.
     pub version: String,
+    /// What it was recorded with: `bpf`, `perf` or `ftrace`; or the format from which it was imported.
+    pub source: String,
     pub command_line: String,
     pub host: String,
     pub release: String,
@@ -113,6 +119,17 @@ pub struct Origin {
 }
 
 impl Origin {
+    /// The version of fxtrec that recorded it, if the trace was not imported from another format.
+    pub fn recorder(&self) -> Option<&str> {
+        Origin::recorded_by(&self.version, &self.source)
+    }
+
+    /// The same for `version` and `source` of `trace_info`.
+    pub fn recorded_by<'a>(version: &'a str, source: &str) -> Option<&'a str> {
+        let is_own = matches!(source, "bpf" | "perf" | "ftrace");
+        Some(version).filter(|version| is_own && !version.is_empty())
+    }
+
     /// Whether the trace contains the switches of only some threads.
     pub fn is_narrow(&self) -> bool {
         !self.scope.is_empty() && self.scope != "all"
@@ -487,6 +504,11 @@ pub struct Antagonist {
 }
 
 impl Report {
+    /// The number of a CPU; in a merged trace its number on its host and the host, as in `0@web-1`.
+    pub fn cpu_name(&self, cpu: Cpu) -> String {
+        self.cpu_names.name(cpu.0)
+    }
+
     /// The threads, the one with the longest run-queue wait first.
     pub fn threads(&self) -> &[ThreadReport] {
         &self.threads

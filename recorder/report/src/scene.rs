@@ -13,6 +13,7 @@ use fxt_writer::record::{
 };
 use fxt_writer::{Arg, Koid, ProviderId, Text, ThreadName, Ticks, Value};
 use fxtrec_sched::backtrace::Kind;
+use fxtrec_units::convention::{FIRST_CPU, HOST, HOST_CPUS};
 
 use super::analysis::{self, Options};
 use super::model::{Report, ThreadReport};
@@ -128,6 +129,14 @@ impl Scene {
         let command = Arg::new(name("command"), Value::Koid(Koid(command)));
         let scope = Arg::new(name("scope"), Value::Str(name("all")));
         self.own_event(micros, "trace_info", &[scope, command]);
+        self
+    }
+
+    /// The CPUs from `first` on belong to this host, in a merged trace.
+    pub fn host_cpus(&mut self, host: &str, first: u32) -> &mut Scene {
+        let host = Arg::new(name(HOST), Value::Str(name(host)));
+        let first = Arg::new(name(FIRST_CPU), Value::Uint32(first));
+        self.own_event(0, HOST_CPUS, &[host, first]);
         self
     }
 

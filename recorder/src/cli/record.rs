@@ -75,6 +75,10 @@ pub struct RecordArgs {
     )]
     pub only_user: Option<u32>,
 
+    /// Internal: `command_line` of the trace, if fxtrec runs itself
+    #[arg(long, value_name = "TEXT", hide = true)]
+    pub command_line: Option<String>,
+
     /// Stop recording after this long, for example 10s, 1.5s, 250ms, 2min
     ///
     /// A plain number is in seconds. If COMMAND is still running, fxtrec closes the trace and waits

@@ -273,7 +273,8 @@ impl Plan {
         let ring_bytes = memory("--ring-size", args.ring_size)?;
         let buffer_bytes =
             memory("--buffer-size", args.buffer_size)?.unwrap_or(flight.default_buffer_bytes());
-        let command_line = command_line(std::env::args_os(), &args.command, args.keep_arguments);
+        let typed = || command_line(std::env::args_os(), &args.command, args.keep_arguments);
+        let command_line = args.command_line.clone().unwrap_or_else(typed);
         let launch = launch(args.command, args.user, output.target == Target::Stdout)?;
         Ok(Plan {
             launch,

@@ -14,6 +14,24 @@ pub const SCHEMA: u64 = 1;
 /// The argument that marks beginnings and ends of durations which are only the limits of a rotated file.
 pub const CUT: &str = "cut";
 
+/// The event that says, for each recording in a merged trace, which number its CPU 0 has, and its arguments.
+pub const HOST_CPUS: &str = "host_cpus";
+pub const HOST: &str = "host";
+pub const FIRST_CPU: &str = "first_cpu";
+
+/// The lowest thread id of what stands for the threads of others in a recording of a user's own processes: `OTHER_USERS` in
+/// `bpf/owner.h`, without the bits of a generation.
+const FIRST_STAND_IN: u64 = 62 << 16;
+
+/// Whether a thread stands for all threads of other users, or of the kernel, on a CPU; and its name in a sentence.
+pub fn stand_in(comm: &str, tid: u64) -> Option<&'static str> {
+    match comm {
+        "another user" if tid >= FIRST_STAND_IN => Some("another user"),
+        "kernel thread" if tid >= FIRST_STAND_IN => Some("a kernel thread"),
+        _ => None,
+    }
+}
+
 /// A koid for a thread of a provider in a separate pid namespace, if only its id in that namespace is known. Two threads whose ids have
 /// the same lower half cannot be distinguished.
 pub fn unseen_thread_koid(provider: ProviderId, tid: u32) -> Koid {

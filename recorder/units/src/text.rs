@@ -52,6 +52,19 @@ pub fn counted(number: u64, one: &str, many: &str) -> String {
     format!("{} {}", count(number), noun(number, one, many))
 }
 
+/// The first `most` names of a list: `a and b`, or `a, b and 3 more`.
+pub fn some(names: &[String], most: usize) -> String {
+    let (named, rest) = names.split_at(most.min(names.len()));
+    let mut words = named.to_vec();
+    if !rest.is_empty() {
+        words.push(format!("{} more", count(rest.len() as u64)));
+    }
+    match &words[..] {
+        [first @ .., last] if !first.is_empty() => format!("{} and {last}", first.join(", ")),
+        words => words.concat(),
+    }
+}
+
 /// Only the noun, in the singular or plural.
 pub fn noun<'n>(number: u64, one: &'n str, many: &'n str) -> &'n str {
     if number == 1 { one } else { many }

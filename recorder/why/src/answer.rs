@@ -15,6 +15,9 @@ pub struct Answer {
     /// The name of COMMAND, if fxtrec chose to explain a part of its life.
     #[serde(skip)]
     pub part_of: Option<String>,
+    /// Why the wait that the report calls the worst is not an incident.
+    #[serde(skip)]
+    pub passed_over: Option<String>,
 }
 
 impl Answer {
@@ -150,6 +153,9 @@ pub struct Link {
     /// As `part` of the blame, without a breakdown of the CPU time.
     pub state: &'static str,
     pub cpu: Option<u16>,
+    /// Its name in text.
+    #[serde(skip)]
+    pub cpu_name: Option<String>,
     /// For `waiting`, the thread that had the CPU.
     pub tenants: Vec<Share>,
     /// For `waiting`, its waker; absent if it was preempted.

@@ -4,15 +4,15 @@ use fxt_reader::record::Event;
 use fxtrec_sched::State;
 use rustc_hash::{FxHashMap, FxHashSet};
 
-use crate::units::{self, Judged, Unit, Waits};
+use crate::units::{self, Judged, Normal, Unit, Waits};
 use crate::{Compared, Metric, Pick, Query, Subject, Triggered, WhyError};
-use fxtrec_blame::Class;
 use fxtrec_blame::chain::{Frame, Step, What};
 use fxtrec_blame::spans::Spans;
 use fxtrec_blame::threads::Index;
 use fxtrec_blame::track::{About, Begin, By, Sink, Tenant, Tracker};
 use fxtrec_blame::trigger::Fired;
 use fxtrec_blame::worst::{self, Delay};
+use fxtrec_blame::{Cause, Class};
 
 /// Maximum number of longest stretches kept for each thread.
 const MOST_EACH: usize = 1000;
@@ -89,11 +89,15 @@ struct ThreadHistory {
 }
 
 impl ThreadHistory {
-    /// Whether the thread belongs to a program and sleeps at least a third of the time: a thread that always wants a CPU is not late
-    /// because others have it.
+    /// Whether the thread belongs to a program and is not busy.
     fn sleeps(&self) -> bool {
+        self.calls && !self.is_busy()
+    }
+
+    /// Whether the thread has a CPU, or waits for one, for more than two thirds of its life: it is not late because others have the CPU.
+    fn is_busy(&self) -> bool {
         let life = self.last.saturating_sub(self.first);
-        self.calls && self.ran + self.waited <= life / 3 * 2
+        self.ran + self.waited > life / 3 * 2
     }
 }
 
@@ -291,11 +295,13 @@ pub(crate) struct Choices {
     pub(crate) list: Vec<Choice>,
     /// If these are candidates, how many of them to explain: see [`Choices::explained`].
     most: Option<usize>,
+    /// The wait that the report calls the worst, if the query leaves the choice to fxtrec, and why it is not an incident, if known.
+    longest: Option<(Choice, Option<Normal>)>,
 }
 
 impl From<Vec<Choice>> for Choices {
     fn from(list: Vec<Choice>) -> Choices {
-        Choices { list, most: None }
+        Choices { list, ..Choices::default() }
     }
 }
 
@@ -323,6 +329,62 @@ impl Choices {
         }
         own
     }
+}
+
+impl Choices {
+    /// The wait that the report calls the worst, and why it is not an incident, if that is known and what is explained does not show it.
+    pub(crate) fn passed_over(
+        &self,
+        explained: &[usize],
+        frames: &[Option<Frame>],
+        is_recorder: impl Fn(Index) -> bool,
+    ) -> Option<(&Choice, Normal)> {
+        let (longest, normal) = self.longest.as_ref()?;
+        let holds =
+            |it: &Choice| it.koid == longest.koid && it.from <= longest.from && longest.to <= it.to;
+        let first = &self.list[*explained.first()?];
+        if first.is_incident() && first.length() >= longest.length()
+            || explained.iter().any(|at| holds(&self.list[*at]))
+        {
+            return None;
+        }
+        let candidate = self.list.iter().position(holds).and_then(|at| frames[at].as_ref());
+        let Some(frame) = candidate else { return Some((longest, (*normal)?)) };
+        let half = (frame.to - frame.from) / 2;
+        match () {
+            () if behind(frame, &is_recorder) > half => Some((longest, Normal::Recorder)),
+            () if unknown(frame) > half => Some((longest, Normal::Unknown)),
+            () => Some((longest, (*normal)?)),
+        }
+    }
+}
+
+/// The wait that the report calls the worst, and why it is not an incident, if known.
+fn longest_wait(
+    query: &Query,
+    tracker: &Tracker,
+    finder: &Finder,
+    (threads, known): (&Chosen<'_>, &units::Known<'_>),
+    recorded: u64,
+) -> Option<(Choice, Option<Normal>)> {
+    let query = Query { pick: Pick::Worst(1), ..query.clone() };
+    let longest = longest(&query, tracker, finder, threads, recorded).ok()?.into_iter().next()?;
+    let index = tracker.roster.find(longest.koid)?;
+    let life = finder.lives.get(index as usize)?;
+    let normal = match threads.threads {
+        Threads::All if life.is_busy() => {
+            let wanted = life.ran + life.waited;
+            Some(Normal::Busy { wanted, life: life.last.saturating_sub(life.first) })
+        }
+        Threads::All => {
+            (!life.calls && tracker.origin.causes.has(Cause::Syscall)).then_some(Normal::NoCalls)
+        }
+        _ => finder
+            .waits
+            .as_ref()
+            .and_then(|waits| waits.normal(index, (longest.from, longest.to), known)),
+    };
+    Some((longest, normal))
 }
 
 /// Chooses the intervals that `query` requests.
@@ -414,7 +476,11 @@ pub(crate) fn choose(
             list.extend(others.iter().map(|unit| of_unit(unit, incidents.len())));
         }
         list.extend(usual.iter().map(|unit| of_unit(unit, incidents.len())));
-        return Ok(Choices { list, most: Some(wanted) });
+        let longest = match query.thread.is_none() && is_open {
+            true => longest_wait(query, tracker, finder, (&threads, known), end - first),
+            false => None,
+        };
+        return Ok(Choices { list, most: Some(wanted), longest });
     }
     let is_whole = |it: &Choice| {
         is_batch(it, finder, tracker, known) || is_one_request(it, finder, tracker, known)
@@ -571,7 +637,10 @@ impl Chosen<'_> {
                 self.recorder || !self.tracker.family.is_recorder(&self.tracker.roster, koid)
             }
             Threads::Command => self.tracker.family.has(&self.tracker.roster, koid),
-            Threads::Recorded(koids) => koids.contains(&koid),
+            Threads::Recorded(koids) => {
+                let is_own = || self.tracker.family.is_recorder(&self.tracker.roster, koid);
+                koids.contains(&koid) && (self.recorder || !is_own())
+            }
             Threads::These(koids) => koids.contains(&koid),
         }
     }

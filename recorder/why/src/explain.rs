@@ -265,7 +265,7 @@ pub(crate) fn explain_keeping<'r>(
     let last_slices = finder.last_slices(&tracker);
     let recorder_ns = finder.left_out(query, &tracker);
     drop(finder);
-    let origin = tracker.origin.clone();
+    let (origin, cpus) = (tracker.origin.clone(), tracker.cpus.clone());
     let (begin, end) = (tracker.first.unwrap_or(0), tracker.now);
     let (gaps, truncated) = (tracker.losses, tracker.is_truncated);
     let mut intervals: Vec<Interval> = choices
@@ -315,7 +315,7 @@ pub(crate) fn explain_keeping<'r>(
         requests = collector.finish();
         meanwhile = ran.finish(&tracker);
         // The pass may have ended before all of the recording's facts about itself were read.
-        tracker.origin = origin;
+        (tracker.origin, tracker.cpus) = (origin, cpus);
     }
     if let Some(places) = &places {
         for frame in frames.iter_mut().flatten() {
@@ -326,6 +326,9 @@ pub(crate) fn explain_keeping<'r>(
     meanwhile.resize(choices.len(), Meanwhile::default());
     let is_recorder = |thread| !query.recorder && names.is_recorder(thread);
     let explained = chosen.explained(&frames, is_recorder);
+    let passed_over = chosen.passed_over(&explained, &frames, is_recorder);
+    let passed_over =
+        passed_over.map(|(wait, normal)| sentence::passed_over(wait, &normal, &names));
     let tell = |at: usize| {
         let (choice, frame) = (&choices[at], frames[at].as_ref()?);
         let mut why = tell(choice, frame, &meanwhile[at], &names);
@@ -357,7 +360,7 @@ pub(crate) fn explain_keeping<'r>(
         truncated,
         recorder_ns,
     };
-    Ok(Answer { format: "fxtrec-why", version: VERSION, trace, explanations, part_of })
+    Ok(Answer { format: "fxtrec-why", version: VERSION, trace, explanations, part_of, passed_over })
 }
 
 /// How long a request must take, in nanoseconds, for others of the same disk to be named; and how many of those are.
@@ -644,6 +647,7 @@ fn link(step: &Step, depth: usize, thread: Who, names: &Names<'_>) -> Link {
         thread,
         state: "",
         cpu: None,
+        cpu_name: None,
         tenants: Vec::new(),
         woken_by: None,
         cgroup: None,
@@ -668,12 +672,14 @@ fn link(step: &Step, depth: usize, thread: Who, names: &Names<'_>) -> Link {
     match &step.what {
         What::Ran { cpu, taken, .. } => {
             (link.state, link.cpu) = ("on_cpu", Some(cpu.0));
+            link.cpu_name = Some(names.tracker.cpus.name(cpu.0));
             let taken = taken.map(|taken| divide(step.length(), taken));
             link.steal_ns = taken.map(|taken| taken.1);
             link.irq_ns = taken.map(|taken| taken.2);
         }
         What::Waited { cpu, woken, shares } => {
             (link.state, link.cpu) = ("waiting", Some(cpu.0));
+            link.cpu_name = Some(names.tracker.cpus.name(cpu.0));
             link.woken_by = woken.map(|by| ended_by(EndedBy::of(Ended::Woken(by))));
             let (named, rest) = chain::longest(shares);
             link.tenants = named

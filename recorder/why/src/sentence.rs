@@ -10,6 +10,7 @@ use fxt_reader::Koid;
 use fxtrec_report::stacks::{Frame as StackFrame, Recorded, Stack};
 use fxtrec_sched::State;
 use fxtrec_sched::backtrace::Kind;
+use fxtrec_units::convention::stand_in;
 use fxtrec_units::text::{counted, percent, short};
 use rustc_hash::FxHashMap;
 
@@ -17,6 +18,7 @@ use crate::answer::{Object, Who};
 use crate::choose::Choice;
 use crate::explain::{Meanwhile, Names};
 use crate::text::until_done;
+use crate::units::Normal;
 use crate::{Compared, Metric, Subject, Triggered};
 use fxtrec_blame::Class;
 use fxtrec_blame::chain::{Blocked, Ended, Frame, Step, What};
@@ -57,6 +59,9 @@ pub(crate) fn nanos(nanos: u64) -> String {
 
 /// The name of a thread in sentences: `cc1[1234]`, or `cc1[1234]@host` in a merged trace.
 pub(crate) fn party(who: &Who) -> String {
+    if let Some(name) = stand_in(&who.comm, who.tid) {
+        return name.to_owned();
+    }
     let comm = fxtrec_units::escape::line(&who.comm);
     let short: String = comm.chars().take(32).collect();
     let host = who.host.as_deref().map(fxtrec_units::escape::line);
@@ -286,7 +291,7 @@ impl<'a> Sums<'a> {
             tenants.iter().filter(|it| matches!(it.0, Tenant::Thread(_))).map(|it| it.1).sum();
         let length = nanos(self.waited);
         let (cpu, which) = match self.cpus.keys().collect::<Vec<_>>()[..] {
-            [cpu] => (format!("CPU {cpu}"), ", which"),
+            [cpu] => (format!("CPU {}", names.tracker.cpus.name(*cpu)), ", which"),
             _ => ("a CPU".to_owned(), " that"),
         };
         let largest = tenants.first().map(|it| it.0);
@@ -349,9 +354,19 @@ fn antagonists(tenants: &[(Tenant, u64)], threads: u64, names: &Names<'_>) -> St
             _ => None,
         })
         .collect();
-    let worth = all.iter().take_while(|it| it.1 >= threads / 10).count().clamp(1, MOST_NAMED);
-    let worth = worth.min(all.len());
+    let stand_in = |thread| {
+        let who = names.who(thread);
+        stand_in(&who.comm, who.tid)
+    };
+    // In a recording of a user's own processes, others have one name for each kind: each is named, however short it had the CPU.
+    let mut kinds: Vec<&str> = all.iter().filter_map(|it| stand_in(it.0)).collect();
+    kinds.sort_unstable_by(|a, b| b.cmp(a));
+    kinds.dedup();
+    let all: Vec<(Index, u64)> = all.into_iter().filter(|it| stand_in(it.0).is_none()).collect();
+    let worth = all.iter().take_while(|it| it.1 >= threads / 10).count();
+    let worth = worth.clamp(usize::from(kinds.is_empty()), MOST_NAMED).min(all.len());
     let mut named: Vec<String> = all[..worth].iter().map(|it| party(&names.who(it.0))).collect();
+    named.extend(kinds.iter().map(|&kind| kind.to_owned()));
     // Parts that are too small to matter are not causes.
     let rest: u64 = all[worth..].iter().map(|it| it.1).sum();
     match all.len() - worth {
@@ -648,6 +663,49 @@ fn compare(compared: &Compared, who: &str, length: u64, names: &Names<'_>) -> St
             )
         }
     }
+}
+
+/// Why the wait that the report calls the worst is not an incident.
+pub(crate) fn passed_over(wait: &Choice, normal: &Normal, names: &Names<'_>) -> String {
+    let who = party(&names.who_of(wait.koid));
+    let call = |call: Option<u64>| match call {
+        Some(call) => format!(" in {}", names.syscall(call)),
+        None => " there".to_owned(),
+    };
+    let why = match *normal {
+        Normal::Busy { wanted, life } => {
+            let seconds = |nanos| Duration::from_nanos(nanos).as_secs_f64();
+            let share = percent(seconds(wanted) / seconds(life.max(1)));
+            format!("the thread had a CPU or waited for one most of the time ({share})")
+        }
+        Normal::NoCalls => {
+            "the thread waits in no system call: it belongs to the kernel, or only computes"
+                .to_owned()
+        }
+        Normal::Idle { call: number } => format!("the thread is idle{}", call(number)),
+        Normal::Usual(unit) => {
+            let (length, median) = (nanos(unit.to - unit.from), nanos(unit.median));
+            match unit.is_wait {
+                true => format!("the median of {} such waits is {median}", unit.count),
+                false => format!(
+                    "the unit of work around it took {length}, and the median of {} is {median}",
+                    unit.count
+                ),
+            }
+        }
+        Normal::Few { is_wait, count } => {
+            let what = match is_wait {
+                true => counted(count, "such wait", "such waits"),
+                false => counted(count, "unit of work", "units of work"),
+            };
+            format!("the trace has only {what} of the thread: too few to know the usual length")
+        }
+        Normal::Child => "it ended when a child process did".to_owned(),
+        Normal::Recorder => "fxtrec had the CPU for most of it".to_owned(),
+        Normal::Unknown => "most of it is unknown".to_owned(),
+    };
+    let length = nanos(wait.to - wait.from);
+    format!("The longest wait, {length} of {who}, is not an incident because {why}.")
 }
 
 /// Parts below this share of COMMAND's time are not listed separately.

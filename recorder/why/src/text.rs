@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use fxtrec_units::escape;
 use fxtrec_units::lock_kind::LockKind;
-use fxtrec_units::text::{counted, percent, wall_time};
+use fxtrec_units::text::{counted, percent, some, wall_time};
 
 use crate::answer::{Answer, Explanation, Interrupt, Link, Part, Request, Share, Trace, Wait, Who};
 use crate::sentence::{OUTSIDE, nanos, party};
@@ -20,6 +20,9 @@ const MOST_LINKS: usize = 12;
 
 /// Maximum number of threads named in a link for having the CPU.
 const MOST_SHARES: usize = 2;
+
+/// The maximum number of files that are named.
+const MOST_FILES: usize = 8;
 
 /// The width of a line.
 const WIDTH: usize = 100;
@@ -73,11 +76,16 @@ pub fn write_list(answer: &Answer, file: &str, out: &mut dyn Write) -> io::Resul
     write_rest(answer, file, out)
 }
 
-/// Writes the first sentence about each of several files, with the file and the time at which it begins.
+/// Writes the first sentence about each of several files, with the file and the time at which it begins; then which files are truncated,
+/// and which have nothing to explain.
 ///
 /// # Errors
 /// The errors of `out`.
-pub fn write_files(answers: &[(String, Answer)], out: &mut dyn Write) -> io::Result<()> {
+pub fn write_files(
+    answers: &[(String, Answer)],
+    (truncated, silent): (&[String], &[String]),
+    out: &mut dyn Write,
+) -> io::Result<()> {
     for (at, (file, answer)) in answers.iter().enumerate() {
         let Some(why) = answer.explanations.first() else { continue };
         let wall = answer.trace.wall(why.from_ns);
@@ -85,6 +93,12 @@ pub fn write_files(answers: &[(String, Answer)], out: &mut dyn Write) -> io::Res
         let (file, begin) = (escape::line(file), seconds(why.from_ns));
         let head = format!("{:>3}. {file}: {begin}{wall}  ", at + 1);
         wrapped_at(5, &head, &why.sentence, out)?;
+    }
+    for (what, files) in [("Truncated:", truncated), ("Nothing to explain in", silent)] {
+        let files: Vec<String> = files.iter().map(|file| escape::line(file).into_owned()).collect();
+        if !files.is_empty() {
+            wrapped("", &format!("{what} {}.", some(&files, MOST_FILES)), out)?;
+        }
     }
     Ok(())
 }
@@ -104,6 +118,10 @@ pub fn write_sentences<'a>(
 }
 
 fn write_limits(answer: &Answer, out: &mut dyn Write) -> io::Result<()> {
+    if let Some(text) = &answer.passed_over {
+        writeln!(out)?;
+        wrapped("", text, out)?;
+    }
     if let Some(ran) = answer.trace.recorder_ns {
         let ran = nanos(ran);
         writeln!(out, "\nLeft out: threads of fxtrec, CPU time {ran} (--include-recorder).")?;
@@ -427,7 +445,7 @@ fn shares(tenants: &[Share]) -> String {
 
 /// A link of a chain in words: its thread, its activity, and the reason of its wait.
 pub fn describe_link(link: &Link) -> String {
-    let cpu = link.cpu.map(|cpu| format!("CPU {cpu}")).unwrap_or_default();
+    let cpu = link.cpu_name.as_ref().map(|cpu| format!("CPU {cpu}")).unwrap_or_default();
     match link.state {
         "on_cpu" => {
             let mut text = format!("ran on {cpu}");

@@ -29,6 +29,7 @@ use fxtrec_sched::State;
 use fxtrec_sched::backtrace::Kind;
 use rustc_hash::{FxHashMap, FxHasher};
 use std::cmp::Reverse;
+use std::collections::BTreeMap;
 use std::hash::{Hash, Hasher};
 use std::ops::Range;
 
@@ -156,6 +157,27 @@ impl Unit {
         let excess = self.excess();
         excess >= LEAST_EXCESS && excess >= LEAST_RATIO.saturating_mul(self.median)
     }
+}
+
+/// Why a long wait is not an incident.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Normal {
+    /// Its thread always wants a CPU: for how long it had one or waited for one, and its life.
+    Busy { wanted: u64, life: u64 },
+    /// Its thread waits in no system call.
+    NoCalls,
+    /// Its thread is idle there.
+    Idle { call: Option<u64> },
+    /// It is in this unit of work, or is this wait, which are not unusual.
+    Usual(Unit),
+    /// Its thread has only so many units of work, or waits in this system call.
+    Few { is_wait: bool, count: u64 },
+    /// It waits for the end of a child process.
+    Child,
+    /// The recorder had the CPU most of the time.
+    Recorder,
+    /// Most of it is unknown.
+    Unknown,
 }
 
 /// The result of judging the units of all threads.
@@ -401,21 +423,39 @@ impl Waits {
         let Some(main) = idle.iter().max_by_key(|it| (*it.1, *it.0)).map(|it| *it.0) else {
             return self.single_waits(thread, koid, &places, known);
         };
+        let (units, last) = self.units(thread, &places, main, &idle);
+        if units.len() < LEAST_UNITS {
+            return Vec::new();
+        }
+        let mut found = compare(false, koid, main.0, units);
+        let last = last.and_then(|at| self.last_work(thread, &places, at, &idle, known));
+        if let Some((last, (from, to))) = found.first().copied().zip(last) {
+            let last = Unit { is_last: true, from, to, ..last };
+            found.extend(Some(last).filter(Unit::is_unusual));
+        }
+        found
+    }
+
+    /// The units of a thread, as (length, begin, end), and its last idle wait. Most of its idle waits are at the place `main`.
+    fn units(
+        &self,
+        thread: &Thread,
+        places: &[Place],
+        main: Place,
+        idle: &FxHashMap<Place, usize>,
+    ) -> (Vec<(u64, u64, u64)>, Option<usize>) {
         // Earlier waits belong to the thread's start-up.
         let begin = places.iter().position(|place| *place == main).unwrap_or(0);
         let mut units = Vec::new();
         let mut since = None;
         let mut last = None;
         let mut unknown = 0;
-        for (at, (wait, place)) in thread.waits.iter().zip(&places).enumerate().skip(begin) {
+        for (at, (wait, place)) in thread.waits.iter().zip(places).enumerate().skip(begin) {
             if wait.is_gap() {
                 unknown += wait.length();
                 continue;
             }
-            // The waker exists only since then: a thread that waited for it earlier was idle.
-            let waker = self.threads.get(wait.by as usize);
-            let is_idle = idle.contains_key(place) || waker.is_some_and(|it| it.first > wait.from);
-            if !is_idle {
+            if !self.is_between_units(wait, place, idle) {
                 continue;
             }
             if let Some(since) = since {
@@ -429,16 +469,68 @@ impl Waits {
             // What ends an idle wait in an unusual way may be the request to shut down.
             last = idle.get(place).filter(|count| **count >= LEAST_WAITS).map(|_| at);
         }
+        (units, last)
+    }
+
+    /// Whether the thread is idle in this wait.
+    fn is_between_units(&self, wait: &Wait, place: &Place, idle: &FxHashMap<Place, usize>) -> bool {
+        // If the waker exists only since then, the thread that waited for it earlier was idle.
+        let waker = self.threads.get(wait.by as usize);
+        idle.contains_key(place) || waker.is_some_and(|it| it.first > wait.from)
+    }
+
+    /// Why a delay of a thread, which begins when the thread blocks or becomes runnable, is not an incident; `None` if it may be one.
+    pub(crate) fn normal(
+        &self,
+        index: Index,
+        (from, to): (u64, u64),
+        known: &Known<'_>,
+    ) -> Option<Normal> {
+        if self.is_cut() {
+            return None;
+        }
+        let thread = self.threads.get(index as usize)?;
+        let few = |is_wait, count: usize| Some(Normal::Few { is_wait, count: count as u64 });
+        let at = thread.waits.iter().position(|wait| !wait.is_gap() && wait.from == from);
+        if at.is_some_and(|at| (known.class)(thread.waits[at].call()) == Class::Child) {
+            return Some(Normal::Child);
+        }
+        if thread.waits.len() < LEAST_UNITS {
+            let call = thread.waits[at?].call;
+            let like = thread.waits.iter().filter(|wait| !wait.is_gap() && wait.call == call);
+            return few(true, like.count());
+        }
+        let koid = (known.koid)(index);
+        let stacks = known.stacks.map(StackIds::of).unwrap_or_default();
+        let processes = Processes::of(self, known);
+        let places = self.places(thread, koid, known, &stacks);
+        let idle = self.idle_places(thread, &places, known, processes.others(koid, known));
+        let usual = |is_wait, call: u32, (_, from, to): (u64, u64, u64), units| {
+            let like = *compare(is_wait, koid, call, units).first()?;
+            let unit = Unit { from, to, ..like };
+            (!unit.is_unusual()).then_some(Normal::Usual(unit))
+        };
+        let is_here = |&&(_, begin, end): &&(u64, u64, u64)| begin <= from && to <= end;
+        let Some(main) = idle.iter().max_by_key(|it| (*it.1, *it.0)).map(|it| *it.0) else {
+            let wait = &thread.waits[at?];
+            let list = self.comparable(thread, &places, known).remove(&wait.call)?;
+            let this = *list.iter().find(|it| it.1 == from)?;
+            return match list.len() < LEAST_SINGLE + LEAST_WAITS {
+                true => few(true, list.len()),
+                false => usual(true, wait.call, this, list),
+            };
+        };
+        if let Some(at) = at
+            && self.is_between_units(&thread.waits[at], &places[at], &idle)
+        {
+            return Some(Normal::Idle { call: thread.waits[at].call() });
+        }
+        let (units, _) = self.units(thread, &places, main, &idle);
         if units.len() < LEAST_UNITS {
-            return Vec::new();
+            return few(false, units.len());
         }
-        let mut found = compare(false, koid, main.0, units);
-        let last = last.and_then(|at| self.last_work(thread, &places, at, &idle, known));
-        if let Some((last, (from, to))) = found.first().copied().zip(last) {
-            let last = Unit { is_last: true, from, to, ..last };
-            found.extend(Some(last).filter(Unit::is_unusual));
-        }
-        found
+        let this = *units.iter().find(is_here)?;
+        usual(false, main.0, this, units)
     }
 
     /// From when to when a thread worked after its idle wait `at`, which is its last one. How it shuts down is no part of that: it extends
@@ -535,7 +627,28 @@ impl Waits {
         known: &Known<'_>,
     ) -> Vec<Unit> {
         let life = thread.last - thread.first;
-        let mut lists: FxHashMap<u32, Vec<(u64, u64, u64)>> = FxHashMap::default();
+        let mut found = Vec::new();
+        for (call, mut list) in self.comparable(thread, places, known) {
+            // The first ones belong to the thread's start-up, and to that of those for which it waits.
+            list.drain(..LEAST_WAITS.min(list.len()));
+            let (Some(first), Some(last)) = (list.first(), list.last()) else { continue };
+            // From the first to the last, the waits must span more than half of the thread's life.
+            if list.len() >= LEAST_SINGLE && last.2 - first.1 > life / 2 {
+                found.extend(compare(true, koid, call, list));
+            }
+        }
+        found
+    }
+
+    /// By system call, the waits of a thread that can be compared with each other, as (length, begin, end).
+    fn comparable(
+        &self,
+        thread: &Thread,
+        places: &[Place],
+        known: &Known<'_>,
+    ) -> BTreeMap<u32, Vec<(u64, u64, u64)>> {
+        let life = thread.last - thread.first;
+        let mut lists: BTreeMap<u32, Vec<(u64, u64, u64)>> = BTreeMap::new();
         for (wait, place) in thread.waits.iter().zip(places).filter(|it| !it.0.is_gap()) {
             // A wait for the end of another process takes as long as that process's work.
             let class = (known.class)(wait.call());
@@ -550,20 +663,7 @@ impl Waits {
                 lists.entry(place.0).or_default().push((wait.length(), wait.from, wait.to));
             }
         }
-        let mut calls: Vec<u32> = lists.keys().copied().collect();
-        calls.sort_unstable();
-        let mut found = Vec::new();
-        for call in calls {
-            let mut list = lists.remove(&call).unwrap_or_default();
-            // The first ones belong to the thread's start-up, and to that of those for which it waits.
-            list.drain(..LEAST_WAITS.min(list.len()));
-            let (Some(first), Some(last)) = (list.first(), list.last()) else { continue };
-            // From the first to the last, the waits must span more than half of the thread's life.
-            if list.len() >= LEAST_SINGLE && last.2 - first.1 > life / 2 {
-                found.extend(compare(true, koid, call, list));
-            }
-        }
-        found
+        lists
     }
 
     /// The places of all waits of a thread.

@@ -48,6 +48,26 @@ fn a_folder_of_traces_has_a_row_for_each_in_the_order_asked_for_and_groups_of_th
     assert_eq!(rows(&["--sort", "name"]), (1..=9).map(|it| it.to_string()).collect::<Vec<_>>());
     assert_eq!(rows(&["--rows", "2"]).len(), 2);
 
+    let of_processes = folder.fxtrec(["report", "runs", "--by", "process"]).expect(0).stdout;
+    let (_, table) = of_processes.split_once("of each process:").expect("a table");
+    let (table, _) = table.split_once("\n\n").expect("more parts");
+    assert!(table.lines().count() > 8 && !table.contains(" more processes"), "{table}");
+    assert!(!table.contains("Max ended at s"), "times of several traces: {table}");
+
+    // One was killed while it recorded, and one before it had recorded anything.
+    std::fs::create_dir(folder.path("killed")).expect("a folder");
+    let whole = std::fs::read(folder.path("runs/1.fxt")).expect("it is there");
+    for (name, bytes) in [("late", whole.len() / 4 * 3 + 1), ("soon", 42)] {
+        let path = folder.path(format!("killed/{name}.fxt"));
+        std::fs::write(path, &whole[..bytes]).expect("room");
+    }
+    let text = folder.fxtrec(["report", "killed"]).expect(0).stdout;
+    assert!(text.contains("\nkilled/late.fxt and killed/soon.fxt are truncated: "), "{text}");
+    assert!(text.contains("\n  no events in killed/soon.fxt\n"), "{text}");
+    let text = folder.fxtrec(["why", "killed"]).expect(0).stdout;
+    assert!(text.contains("\nTruncated: killed/late.fxt.\n"), "{text}");
+    assert!(text.contains("\nNothing to explain in killed/soon.fxt.\n"), "{text}");
+
     let host = nix::unistd::gethostname().expect("a name").to_string_lossy().into_owned();
     let json = |path: &str, by: &str| -> Value {
         let text = folder.fxtrec(["report", path, "--json", "--by", by]).expect(0).stdout;

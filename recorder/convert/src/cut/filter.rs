@@ -56,7 +56,7 @@ impl Filter {
         let is_called = |name: Option<&String>| name.is_some_and(|name| self.comms.contains(name));
         self.pids.contains(&process.0)
             || is_called(known.map(|known| &known.name))
-            || is_called(names.processes.get(&process))
+            || is_called(names.processes.get(&process).map(|known| &known.name))
     }
 
     pub(super) fn admits(&self, record: &Record<'_>, names: &Names) -> bool {
@@ -93,11 +93,27 @@ pub(super) struct ThreadName {
     pub(super) process: Option<Koid>,
 }
 
+/// The arguments that a process's record may have.
+const FACTS: [&str; 2] = ["cgroup", "host"];
+
+/// The name of a process, and these arguments.
+#[derive(Clone, Debug, Default)]
+pub(super) struct ProcessName {
+    pub(super) name: String,
+    facts: [Option<String>; FACTS.len()],
+}
+
+impl From<String> for ProcessName {
+    fn from(name: String) -> ProcessName {
+        ProcessName { name, ..ProcessName::default() }
+    }
+}
+
 /// The names of koids so far, and which of them are in the output.
 #[derive(Debug, Default)]
 pub(super) struct Names {
     pub(super) threads: HashMap<Koid, ThreadName>,
-    pub(super) processes: HashMap<Koid, String>,
+    pub(super) processes: HashMap<Koid, ProcessName>,
     written: FxHashSet<Koid>,
 }
 
@@ -112,7 +128,9 @@ impl Names {
         let koid = object.koid;
         match object.object_type {
             ObjectType::Process => {
-                self.processes.insert(koid, object.name.to_owned());
+                let facts = FACTS.map(|fact| object.args.str(fact).map(str::to_owned));
+                let name = object.name.to_owned();
+                self.processes.insert(koid, ProcessName { name, facts });
             }
             ObjectType::Thread => {
                 let (name, process) = (object.name.to_owned(), object.process());
@@ -141,10 +159,17 @@ impl Names {
         if !self.written.insert(koid) {
             return Ok(());
         }
-        if let Some(name) = self.processes.get(&koid) {
+        if let Some(ProcessName { name, facts }) = self.processes.get(&koid) {
             let name = target.text(name)?;
+            let mut args = Vec::new();
+            for (fact, value) in FACTS.iter().zip(facts) {
+                if let Some(value) = value {
+                    let value = fxt_writer::Value::Str(target.text(value)?);
+                    args.push(fxt_writer::Arg::new(target.text(fact)?, value));
+                }
+            }
             let (kind, koid) = (write::ObjectType::Process, koid);
-            target.write(&write::KernelObject { object_type: kind, koid, name, args: &[] })?;
+            target.write(&write::KernelObject { object_type: kind, koid, name, args: &args })?;
         }
         let Some(ThreadName { name, process }) = self.threads.get(&koid).cloned() else {
             return Ok(());
@@ -167,7 +192,7 @@ impl Names {
     pub(super) fn need_idle(&mut self, target: &mut Target<'_>) -> Result<(), ConvertError> {
         if !self.threads.contains_key(&IDLE) {
             let name = || "swapper".to_owned();
-            self.processes.entry(IDLE).or_insert_with(name);
+            self.processes.entry(IDLE).or_insert_with(|| name().into());
             self.threads.insert(IDLE, ThreadName { name: name(), process: Some(IDLE) });
             self.written.remove(&IDLE);
         }
@@ -186,7 +211,7 @@ impl Names {
         }
         if is_not_recorded(koid) && !self.threads.contains_key(&koid) {
             let (name, process) = (unrecorded::NAME.to_owned(), Some(unrecorded::PROCESS));
-            self.processes.entry(unrecorded::PROCESS).or_insert_with(|| name.clone());
+            self.processes.entry(unrecorded::PROCESS).or_insert_with(|| name.clone().into());
             self.threads.insert(koid, ThreadName { name, process });
         }
         self.need(koid, target)

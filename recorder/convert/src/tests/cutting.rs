@@ -46,8 +46,11 @@ fn named() -> Writer<Vec<u8>> {
         (ObjectType::Process, 0, "idle", None),
         (ObjectType::Thread, 0, "idle", Some(0)),
     ] {
+        let process = process.map(|process| ("process", Value::Koid(Koid(process))));
+        let cgroup = ("cgroup", Value::Str(Text::Inline("/svc")));
         let args: Vec<_> = process
-            .map(|process| Arg::new(Text::Inline("process"), Value::Koid(Koid(process))))
+            .or((name == "app").then_some(cgroup))
+            .map(|(name, value)| Arg::new(Text::Inline(name), value))
             .into_iter()
             .collect();
         let name = Text::Inline(name);
@@ -241,6 +244,9 @@ fn only_names_that_are_used_are_in_a_piece() {
     };
     assert_eq!(names(&piece(9, 11, Filter::default())), [true, false, true]);
     assert_eq!(names(&piece(1, 4, Filter::default())), [true, false, true]);
+    let app = records(&piece(9, 11, Filter::default()));
+    let app = app.iter().find(|record| record.contains("\"app\"")).expect("it is used");
+    assert!(app.contains("/svc"), "with its cgroup: {app}");
 }
 
 #[test]

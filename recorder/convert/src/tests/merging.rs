@@ -211,6 +211,8 @@ fn threads_of_several_hosts_keep_their_ids_and_processes_tell_the_host() {
             let (object_type, name) = (ObjectType::Process, Text::Inline("app"));
             trace.write(&KernelObject { object_type, koid, name, args: &[] }).expect("room");
         }
+        let wakeup = Wakeup { cpu: 2, time: Ticks(20), thread: Koid(7), args: &[] };
+        trace.write(&wakeup).expect("room");
         trace.into_inner()
     };
     let folder = tempfile::tempdir().expect("a folder");
@@ -222,12 +224,20 @@ fn threads_of_several_hosts_keep_their_ids_and_processes_tell_the_host() {
     let mut out = Vec::new();
     merge(&sources, &How::default(), &mut out).expect("merged");
     let mut reader = Reader::from_slice(&out);
-    let mut found = Vec::new();
+    let (mut found, mut cpus) = (Vec::new(), Vec::new());
     while let Some(item) = reader.next().expect("sound") {
-        if let fxt_reader::Record::KernelObject(object) = item.record {
-            found.push((object.args.str("host").expect("a host").to_owned(), object.koid.0));
+        match item.record {
+            fxt_reader::Record::KernelObject(object) => {
+                found.push((object.args.str("host").expect("a host").to_owned(), object.koid.0));
+            }
+            fxt_reader::Record::Event(event) if event.name == "host_cpus" => {
+                let first = event.args.get("first_cpu").expect("a number").to_string();
+                cpus.push((event.args.str("host").expect("a host").to_owned(), first));
+            }
+            _ => {}
         }
     }
+    assert_eq!(cpus, [("a".to_owned(), "0".to_owned()), ("b".to_owned(), "3".to_owned())]);
     let koids: std::collections::BTreeSet<u64> = found.iter().map(|(_, koid)| *koid).collect();
     assert_eq!(koids.len(), 4, "{found:?}");
     assert!(found.iter().all(|(_, koid)| koid & ((1 << 22) - 1) == 7), "{found:?}");

@@ -122,10 +122,10 @@ impl<O: Observer> Analysis<O> {
         match (self.selection.threads.is_everything(), self.family.process) {
             (false, _) => chosen,
             (true, Some(_)) => self.family.has(&self.roster, koid),
-            (true, None) if self.narrow => self.roster.is_in_scope(koid),
             (true, None) => {
-                !self.selection.leaves_out_recorder()
-                    || !self.family.is_recorder(&self.roster, koid)
+                let is_left_out = self.selection.leaves_out_recorder()
+                    && self.family.is_recorder(&self.roster, koid);
+                !is_left_out && (!self.narrow || self.roster.is_in_scope(koid))
             }
         }
     }

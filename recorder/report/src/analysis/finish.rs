@@ -61,6 +61,8 @@ impl<O: Observer> Analysis<O> {
         let total = Stats::merge(threads.iter().map(|thread| &thread.stats));
         let mut report = Report {
             origin: self.origin,
+            merged: if self.origins.len() > 1 { self.origins } else { Vec::new() },
+            cpu_names: self.cpu_names,
             causes: self.causes,
             host: self.host,
             quotas: self.quotas,

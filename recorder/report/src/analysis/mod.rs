@@ -32,6 +32,7 @@ use std::thread::available_parallelism;
 use fxt_reader::{Error, Item, Nanos, ProviderId, Reader, Visitor};
 use rustc_hash::FxHashSet;
 
+use fxtrec_blame::cpus::CpuNames;
 use fxtrec_blame::threads::{CommandThreads, Recorders};
 use fxtrec_sched::{Periods, Scheduler, UsualArgs};
 
@@ -84,6 +85,9 @@ pub struct Analysis<O = ()> {
     shares: Shares,
     losses: Losses,
     origin: Option<Origin>,
+    /// The descriptions of recordings that were merged.
+    origins: Vec<Origin>,
+    cpu_names: CpuNames,
     causes: Causes,
     host: Vec<HostSteal>,
     quotas: Vec<Quota>,
@@ -238,6 +242,8 @@ impl<O: Observer> Analysis<O> {
             shares: Shares::default(),
             losses: Losses::default(),
             origin: None,
+            origins: Vec::new(),
+            cpu_names: CpuNames::default(),
             causes: Causes::default(),
             host: Vec::new(),
             quotas: Vec::new(),

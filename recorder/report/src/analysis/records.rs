@@ -9,6 +9,7 @@ use fxt_reader::record::{
 use fxt_reader::{Item, Koid, Nanos, ObjectType, ProviderId, Record, Visitor};
 use fxtrec_sched::waited::{self, WaitedFor};
 use fxtrec_sched::{FilledUp, SwitchArgs, UsualArgs, signed, unsigned};
+use fxtrec_units::convention::HOST_CPUS;
 
 use super::causes::about_wakeup;
 use super::cpu::Occupant;
@@ -174,6 +175,9 @@ impl<O: Observer> Analysis<O> {
                 let process = object.process().map(|process| process.0);
                 self.roster.name_thread(object.koid.0, (object.name, process), is_told);
                 self.roster.choose(object.koid.0, &self.selection.threads);
+                if !is_told {
+                    self.family.is_named(object.name, process);
+                }
             }
             _ => {}
         }
@@ -188,12 +192,16 @@ impl<O: Observer> Analysis<O> {
                 let causes = Causes::parse(event.args.str("causes").unwrap_or_default());
                 // A kind of fact counts as recorded only if all of several recordings have it.
                 self.causes = self.origin.as_ref().map_or(causes, |_| causes.and(self.causes));
+                if self.origins.len() < MOST_ORIGINS && !self.origins.contains(&origin) {
+                    self.origins.push(origin.clone());
+                }
                 self.origin = Some(origin);
                 if let Some(Value::Koid(command)) = event.args.get("command") {
                     self.family.has_command(command.0);
                 }
                 self.family.is_recorded_by(event.thread.process.0);
             }
+            HOST_CPUS => self.cpu_names.learn(&event.args),
             WEIGHT_INFO => self.usual_args = UsualArgs::WITHOUT_WEIGHTS,
             "trace_stats" if event.time.0 <= self.wanted.to => {
                 self.now = self.now.max(event.time.0);
@@ -283,6 +291,9 @@ impl Told {
 /// No recording lists more facts than this, but the file is untrusted.
 const MOST_CAUSES: usize = 16;
 
+/// The maximum number of merged recordings that are described.
+const MOST_ORIGINS: usize = 64;
+
 impl<O: Observer> Visitor for Analysis<O> {
     #[inline(always)]
     fn visit(&mut self, item: &Item<'_>) -> bool {
@@ -310,6 +321,7 @@ fn origin(event: &Event<'_>) -> Origin {
     let text = |name| event.args.str(name).unwrap_or_default().to_owned();
     Origin {
         version: text("version"),
+        source: text("source"),
         command_line: text("command_line"),
         host: text("host"),
         release: text("release"),

@@ -18,6 +18,7 @@ use crate::model::{Party, Stats, ThreadReport};
 use crate::selection::{ThreadFilter, Who};
 use crate::tally::Tally;
 use fxtrec_gates::Metric;
+use fxtrec_units::convention::stand_in;
 
 /// How many waits of ended threads are kept with what they were for.
 const MOST_WAITED: usize = 4096;
@@ -371,6 +372,9 @@ impl Roster {
         }
         let process = self.named.get(&live.koid).and_then(|named| named.process);
         let Party { koid, comm, pid, tid, cgroup, host } = self.party(live.koid);
+        if stand_in(&comm, tid).is_some() {
+            return None;
+        }
         let home = process.and_then(|process| self.processes.get(&process));
         let process_name = home.map(|home| home.name.clone());
         let sleeps = live.sleeps.take().map(|sleeps| sleeps.told(live.koid, self));

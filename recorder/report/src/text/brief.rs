@@ -91,8 +91,9 @@ fn write_metrics(lines: &[(&str, Metric)], report: &Report, out: &mut dyn Write)
 
 fn write_busy(report: &Report, out: &mut dyn Write) -> io::Result<()> {
     let loads = report.cpus.iter().filter_map(|cpu| cpu.load.map(|load| (cpu.cpu, load.busy)));
-    let busy: Vec<String> =
-        loads.map(|(cpu, busy)| format!("CPU {cpu} {}", percent(busy))).collect();
+    let busy: Vec<String> = loads
+        .map(|(cpu, busy)| format!("CPU {} {}", report.cpu_name(cpu), percent(busy)))
+        .collect();
     if (1..=MAX_CPUS).contains(&busy.len()) {
         writeln!(out, "  busy       {}", busy.join(", "))?;
     }

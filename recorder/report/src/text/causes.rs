@@ -25,8 +25,9 @@ pub(super) fn host(report: &Report) -> Option<String> {
         report.host.iter().filter(|host| host.share() >= WORTH_A_LINE).collect();
     taken.sort_by(|a, b| b.share().total_cmp(&a.share()).then(a.cpu.cmp(&b.cpu)));
     let rest = taken.split_off(MAX_CPUS.min(taken.len()));
+    let cpu = |host: &HostSteal| report.cpu_name(host.cpu);
     let mut parts: Vec<String> =
-        taken.iter().map(|host| format!("{} of CPU {}", percent(host.share()), host.cpu)).collect();
+        taken.iter().map(|it| format!("{} of CPU {}", percent(it.share()), cpu(it))).collect();
     if !rest.is_empty() {
         parts.push(format!("less of {}", counted(rest.len() as u64, "more CPU", "more CPUs")));
     }
@@ -161,7 +162,8 @@ pub fn write_causes(
     for host in &report.host {
         let (stolen, during) = (short(host.stolen), short(host.during));
         let share = percent(host.share());
-        writeln!(out, "  the host took {stolen} of CPU {} in {during} ({share})", host.cpu)?;
+        let cpu = report.cpu_name(host.cpu);
+        writeln!(out, "  the host took {stolen} of CPU {cpu} in {during} ({share})")?;
     }
     for quota in &report.quotas {
         let (cgroup, time) = (printable(&quota.cgroup, MAX_PATH), short(quota.throttled));

@@ -10,7 +10,10 @@ use crate::fleet::TraceRow;
 use crate::{Metric, Report};
 use fxtrec_units::grid::{Grid, Side, printable};
 use fxtrec_units::look::Look;
-use fxtrec_units::text::{count, counted, short, short_or_dash};
+use fxtrec_units::text::{count, counted, short, short_or_dash, some};
+
+/// The maximum number of traces without events that are named.
+const MOST_NAMED: usize = 8;
 
 /// Lists the traces, and the data that is missing from them.
 ///
@@ -44,7 +47,8 @@ pub fn write_fleet_head(report: &Report, look: Look, out: &mut dyn Write) -> io:
 /// # Errors
 /// The errors of `out`.
 pub fn write_traces(report: &Report, style: TableStyle, out: &mut dyn Write) -> io::Result<()> {
-    let mut rows: Vec<&TraceRow> = report.traces.iter().collect();
+    let (mut rows, empty): (Vec<&TraceRow>, Vec<&TraceRow>) =
+        report.traces.iter().partition(|row| row.has_events());
     rows.sort_by_key(|row| rank(row, style));
     let all = rows.len();
     rows.truncate(style.rows.unwrap_or(all));
@@ -87,6 +91,10 @@ pub fn write_traces(report: &Report, style: TableStyle, out: &mut dyn Write) -> 
             counted((all - rows.len()) as u64, "more trace", "more traces")
         );
         writeln!(out, "  {}", style.look.note(&note))?;
+    }
+    if !empty.is_empty() {
+        let names: Vec<String> = empty.iter().map(|row| printable(&row.name, 100)).collect();
+        writeln!(out, "  no events in {}", some(&names, MOST_NAMED))?;
     }
     writeln!(out)
 }

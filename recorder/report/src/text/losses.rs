@@ -6,7 +6,7 @@ use crate::Report;
 use crate::model::ProviderLosses;
 use fxtrec_units::grid::printable;
 use fxtrec_units::look::Look;
-use fxtrec_units::text::{count, counted};
+use fxtrec_units::text::{count, counted, some};
 
 /// Writes how much was lost, why, and which losses are in no gap; nothing if nothing is missing.
 ///
@@ -68,11 +68,23 @@ pub(super) fn write_losses(report: &Report, look: Look, out: &mut dyn Write) -> 
         )?;
     }
     if losses.truncated {
-        let what = if report.is_fleet() { "at least one file" } else { "the file" };
-        writeln!(out, "{what} is truncated: it ends before the recording did")?;
+        let cut = report.traces.iter().filter(|row| row.truncated);
+        let names: Vec<String> = cut.map(|row| printable(&row.name, 100)).collect();
+        match names.len() {
+            0 => writeln!(out, "the file is truncated: it ends before the recording did")?,
+            1 => writeln!(out, "{} is truncated: it ends before the recording did", names[0])?,
+            _ => writeln!(
+                out,
+                "{} are truncated: they end before the recordings did",
+                some(&names, MOST_FILES)
+            )?,
+        }
     }
     Ok(())
 }
+
+/// The maximum number of files that are named.
+const MOST_FILES: usize = 8;
 
 /// The maximum number of applications that are named.
 const NAMED: usize = 4;

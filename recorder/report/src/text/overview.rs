@@ -5,10 +5,13 @@ use std::io::{self, Write};
 use super::causes::{host, stopped};
 use super::losses::write_losses;
 use super::worst::recorder_line;
-use crate::{Distribution, Metric, Report};
+use crate::{Distribution, Metric, Origin, Report};
 use fxtrec_units::grid::{Grid, Side, printable};
 use fxtrec_units::look::Look;
 use fxtrec_units::text::{count, counted, percent, short, short_or_dash, wall_time};
+
+/// Maximum number of recordings of a merged trace that are described.
+const MOST_MERGED: usize = 8;
 
 /// Writes what was recorded, and what is missing.
 ///
@@ -30,25 +33,22 @@ pub fn write_head(report: &Report, look: Look, out: &mut dyn Write) -> io::Resul
         "{length:.6} s from {begin}{wall}, {cpus}, {threads}, {switches} ({rate} per second)"
     )?;
     if let Some(origin) = &report.origin {
-        // Several in a merged trace.
-        let mut hosts: Vec<&str> =
-            report.threads().iter().filter_map(|it| it.host.as_deref()).collect();
-        hosts.extend(Some(&*origin.host).filter(|host| !host.is_empty()));
-        hosts.sort_unstable();
-        hosts.dedup();
-        let hosts = hosts.join(", ");
-        // Other recorders write less information about this.
-        let parts = [
-            (" on ", &hosts, ""),
-            (" (Linux ", &origin.release, ")"),
-            (": ", &origin.command_line, ""),
-        ];
-        let known = parts.iter().filter(|(_, text, _)| !text.is_empty());
-        let said: String = known
-            .map(|(before, text, after)| format!("{before}{}{after}", printable(text, 100)))
-            .collect();
-        if !said.is_empty() {
-            writeln!(out, "recorded{said}")?;
+        for (number, origin) in report.merged.iter().enumerate() {
+            if number == MOST_MERGED {
+                let rest = (report.merged.len() - number) as u64;
+                writeln!(out, "and {}", counted(rest, "more recording", "more recordings"))?;
+                break;
+            }
+            write_recorded(origin, &origin.host, out)?;
+        }
+        if report.merged.is_empty() {
+            // Several in a merged trace.
+            let mut hosts: Vec<&str> =
+                report.threads().iter().filter_map(|it| it.host.as_deref()).collect();
+            hosts.extend(Some(&*origin.host).filter(|host| !host.is_empty()));
+            hosts.sort_unstable();
+            hosts.dedup();
+            write_recorded(origin, &hosts.join(", "), out)?;
         }
         if report.is_narrow() {
             writeln!(
@@ -126,6 +126,22 @@ pub fn write_metrics(report: &Report, look: Look, out: &mut dyn Write) -> io::Re
     writeln!(out)
 }
 
+/// How something was recorded on `hosts`, as far as the trace says so: other recorders write less about it.
+fn write_recorded(origin: &Origin, hosts: &str, out: &mut dyn Write) -> io::Result<()> {
+    let version = origin.recorder().unwrap_or_default();
+    let parts = [
+        (" on ", hosts, ""),
+        (" by fxtrec ", version, ""),
+        (" (Linux ", &origin.release, ")"),
+        (": ", &origin.command_line, ""),
+    ];
+    let known = parts.iter().filter(|(_, text, _)| !text.is_empty());
+    let said: String = known
+        .map(|(before, text, after)| format!("{before}{}{after}", printable(text, 100)))
+        .collect();
+    if said.is_empty() { Ok(()) } else { writeln!(out, "recorded{said}") }
+}
+
 fn or_dash(text: Option<String>) -> String {
     text.unwrap_or_else(|| "-".to_owned())
 }
@@ -162,7 +178,7 @@ pub fn write_cpus(report: &Report, look: Look, out: &mut dyn Write) -> io::Resul
     for cpu in &report.cpus {
         let (wakeup, wait) = (cpu.metric(Metric::Wakeup), cpu.metric(Metric::RunQueue));
         grid.row(vec![
-            cpu.cpu.to_string(),
+            report.cpu_name(cpu.cpu),
             or_dash(cpu.load.map(|load| percent(load.busy))),
             count(cpu.switches),
             count(report.per_second(cpu.switches) as u64),

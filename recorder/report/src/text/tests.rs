@@ -108,6 +108,15 @@ fn the_head_says_where_and_of_what_as_far_as_the_trace_does() {
     assert_eq!(said("a", "", ""), expected("recorded on a"));
     assert_eq!(said("", "", "make"), expected("recorded: make"));
     assert_eq!(said("", "", ""), expected(""), "the head ends there");
+    let by = |source: &str| {
+        let mut report = report();
+        let [host, version, source] = ["a", "0.1.0", source].map(str::to_owned);
+        report.origin = Some(crate::Origin { host, version, source, ..Default::default() });
+        let head = text(|out| write_head(&report, Look::PLAIN, out));
+        head.lines().nth(1).map(str::to_owned)
+    };
+    assert_eq!(by("bpf"), expected("recorded on a by fxtrec 0.1.0"));
+    assert_eq!(by("perf.data"), expected("recorded on a"), "fxtrec has only imported it");
 }
 
 #[test]
@@ -124,6 +133,7 @@ fn the_head_says_at_what_time_of_day_the_recording_began() {
 fn a_merged_trace_names_its_hosts_in_the_head_in_sentences_and_once_in_a_table() {
     let mut scene = crate::scene::Scene::of_command("waker", 100);
     scene.name_on(100, "client", "web-1").name_on(201, "hog", "web-2").name_on(301, "sh", "web-1");
+    scene.host_cpus("web-1", 0).host_cpus("web-2", 1);
     scene.switch(1_000, 0, 0, Leaves::R, 100).switch(2_000, 0, 100, Leaves::R, 201);
     scene.switch(32_000, 0, 201, Leaves::R, 100).switch(33_000, 0, 100, Leaves::S, 301);
     scene.switch(34_000, 0, 301, Leaves::S, 0).end(100_000);
@@ -132,6 +142,19 @@ fn a_merged_trace_names_its_hosts_in_the_head_in_sentences_and_once_in_a_table()
     assert!(head.contains("\nrecorded on web-1, web-2"), "{head}");
     let (_, worst) = super::worst_of_all(&report).expect("a delay");
     assert!(worst.contains("client[100]@web-1") && worst.contains("hog[201]@web-2"), "{worst}");
+    assert!(worst.contains(" for CPU 0@web-1; "), "{worst}");
+    assert_eq!(report.cpu_name(fxt_reader::Cpu(3)), "2@web-2");
+    let twice = scene.host_cpus("web-2", 5).report();
+    let names = [0, 3, 6].map(|cpu| twice.cpu_name(fxt_reader::Cpu(cpu)));
+    assert_eq!(names, ["0@web-1", "3", "6"], "two recordings of one host");
+    let of = |host: &str, line: &str| {
+        let [host, command_line] = [host, line].map(str::to_owned);
+        crate::Origin { host, command_line, ..Default::default() }
+    };
+    report.merged = vec![of("web-1", "fxtrec -a"), of("web-2", "fxtrec -d 1")];
+    let head = text(|out| write_head(&report, Look::PLAIN, out));
+    let lines = "\nrecorded on web-1: fxtrec -a\nrecorded on web-2: fxtrec -d 1\n";
+    assert!(head.contains(lines), "{head}");
     report.group_by(crate::GroupBy::Host);
     let mut rows: Vec<_> = report.threads().iter().map(|it| (&*it.comm, it.threads)).collect();
     rows.sort_unstable();

@@ -70,6 +70,9 @@ pub struct TableStyle {
     pub look: Look,
 }
 
+/// The column with the end of the longest value.
+const ENDED: &str = "Max ended at s";
+
 /// The texts that are shortened on a narrow terminal.
 const SPARE: [&str; 11] = [
     "Migr",
@@ -79,7 +82,7 @@ const SPARE: [&str; 11] = [
     "Avg ms",
     "Switches",
     "IRQ ms",
-    "Max ended at s",
+    ENDED,
     "Count",
     "Steal ms",
     "Throttled ms",
@@ -201,15 +204,18 @@ fn write_rows(
         ("p50 ms", Side::Right),
         ("p99 ms", Side::Right),
         ("Max ms", Side::Right),
-        ("Max ended at s", Side::Right),
+        (ENDED, Side::Right),
         ("Censored", Side::Right),
         ("Migr", Side::Right),
     ];
+    // Times of several traces cannot be compared.
+    let has_times = report.total().metric(style.metric).max_at().is_some();
+    headings.retain(|heading| has_times || heading.0 != ENDED);
     let columns = columns(report);
     headings.extend(columns.iter().map(|column| (column.title, Side::Right)));
     let mut grid = Grid::new(&headings).spare(&SPARE);
     let cells = |name: &str, stats: &Stats| {
-        let mut row = cells(name, stats, style.metric);
+        let mut row = cells(name, stats, style.metric, has_times);
         row.extend(columns.iter().map(|column| (column.cell)(stats)));
         row
     };
@@ -247,9 +253,9 @@ fn write_rows(
     writeln!(out)
 }
 
-fn cells(name: &str, stats: &Stats, metric: Metric) -> Vec<String> {
+fn cells(name: &str, stats: &Stats, metric: Metric, has_times: bool) -> Vec<String> {
     let distribution: &Distribution = stats.metric(metric);
-    vec![
+    let mut cells = vec![
         name.to_owned(),
         millis(stats.cpu_time),
         count(stats.switches()),
@@ -258,10 +264,12 @@ fn cells(name: &str, stats: &Stats, metric: Metric) -> Vec<String> {
         millis_or_dash(distribution.percentile(50.0)),
         millis_or_dash(distribution.percentile(99.0)),
         millis_or_dash(distribution.max()),
-        distribution.max_at().map_or_else(|| "-".to_owned(), |at| at.to_string()),
-        count(distribution.censored()),
-        count(stats.migrations),
-    ]
+    ];
+    if has_times {
+        cells.push(distribution.max_at().map_or_else(|| "-".to_owned(), |at| at.to_string()));
+    }
+    cells.extend([count(distribution.censored()), count(stats.migrations)]);
+    cells
 }
 
 pub(super) fn capital(text: &str) -> String {

@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use super::threads::share;
 use crate::{Metric, Party, Recorder, Report, Sleep, Span, Wait, WorstSpan};
+use fxtrec_units::convention::stand_in;
 use fxtrec_units::escape;
 use fxtrec_units::grid::printable;
 use fxtrec_units::look::Look;
@@ -15,6 +16,9 @@ const MOST_NAMED: usize = 2;
 
 /// The name of a thread in sentences: `cc1[1234]`, or `cc1[1234]@host` in a merged trace.
 pub fn party(party: &Party) -> String {
+    if let Some(name) = stand_in(&party.comm, party.tid) {
+        return name.to_owned();
+    }
     let host = party.host.as_deref();
     let host = host.map_or_else(String::new, |host| format!("@{}", printable(host, 24)));
     format!("{}[{}]{host}", printable(&party.comm, 32), party.tid)
@@ -63,7 +67,7 @@ pub fn worst_of_all(report: &Report) -> Option<(&'static str, String)> {
     let (length, who) = (short(delay.span.length()), party(&delay.thread));
     let there = |wait: &Wait| {
         let ran = antagonists(wait, MOST_NAMED);
-        format!(" for CPU {}; meanwhile there: {ran}", wait.queued_on)
+        format!(" for CPU {}; meanwhile there: {ran}", report.cpu_name(wait.queued_on))
     };
     if delay.span.begin == delay.able {
         let there = wait.map_or_else(String::new, there);
@@ -148,9 +152,12 @@ pub fn write_worst(
             (_, None) if wait.by_interrupt => "woken by an interrupt".to_owned(),
             (_, None) => "woken".to_owned(),
         };
+        let cpu = |cpu| report.cpu_name(cpu);
         let place = match wait.queued_on == wait.ran_on {
-            true => format!("on CPU {}", wait.queued_on),
-            false => format!("for CPU {}, switched in on CPU {}", wait.queued_on, wait.ran_on),
+            true => format!("on CPU {}", cpu(wait.queued_on)),
+            false => {
+                format!("for CPU {}, switched in on CPU {}", cpu(wait.queued_on), cpu(wait.ran_on))
+            }
         };
         let of = wait.trace.and_then(|at| report.traces.get(at));
         let of = of.map_or_else(String::new, |row| format!(" of {}", printable(&row.name, 100)));
@@ -163,7 +170,9 @@ pub fn write_worst(
             writeln!(
                 out,
                 "                moved from CPU {} to {} at {}",
-                moved.from, moved.to, moved.at
+                cpu(moved.from),
+                cpu(moved.to),
+                moved.at
             )?;
         }
         if !wait.throttled.is_zero() {
@@ -174,9 +183,9 @@ pub fn write_worst(
                 short(wait.throttled)
             )?;
         }
-        let mut cpus = wait.queued_on.to_string();
+        let mut cpus = cpu(wait.queued_on);
         for moved in &wait.moves {
-            cpus += &format!(", {}", moved.to);
+            cpus += &format!(", {}", cpu(moved.to));
         }
         writeln!(out, "                CPU {cpus}: {}", antagonists(wait, named))?;
     }

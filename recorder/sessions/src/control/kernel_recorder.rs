@@ -394,6 +394,7 @@ fn command(settings: &Settings<'_>, file: Option<&Path>) -> Command {
     command
         .args(["record", "--no-config", "--no-summary", "--progress", "never", "--mode", mode])
         .args(["--buffer-size", &settings.buffer_bytes.to_string()])
+        .args(["--command-line", &whose(settings)])
         .args(scope_args(settings))
         .args(settings.plan.recorder_args())
         .arg("-o");
@@ -406,6 +407,14 @@ fn command(settings: &Settings<'_>, file: Option<&Path>) -> Command {
     command.env_remove("SUDO_UID").env_remove("SUDO_GID");
     command.stdin(Stdio::null()).stderr(Stdio::piped());
     command
+}
+
+/// What the trace says about how it was recorded: the command line of the recorder is of no use to anyone.
+fn whose(settings: &Settings<'_>) -> String {
+    match settings.only_user {
+        Some(uid) => format!("fxtrec daemon, for processes of user {uid}"),
+        None => "fxtrec daemon".to_owned(),
+    }
 }
 
 /// The options for the processes, and for the data about them.

@@ -132,6 +132,13 @@ pub struct KernelStats {
     pub problem: Option<String>,
 }
 
+impl KernelStats {
+    /// Whether the session records something of the kernel, or has done so.
+    pub fn has_recorded(&self) -> bool {
+        self.running || self.bytes > 0
+    }
+}
+
 #[expect(clippy::trivially_copy_pass_by_ref, reason = "serde passes a reference")]
 fn is_zero(count: &u64) -> bool {
     *count == 0

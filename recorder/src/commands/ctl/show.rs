@@ -85,10 +85,17 @@ pub(super) fn list<T: Display>(items: &[T], none: &str) -> String {
     plain(&items.iter().map(ToString::to_string).collect::<Vec<_>>().join(","))
 }
 
-/// The recorded data of each application.
-pub(super) fn provider_stats(stats: &[ProviderStats], out: &mut dyn Write) -> io::Result<()> {
+/// The recorded data of each application. Nothing is missing if there is none and the kernel was recorded.
+pub(super) fn provider_stats(
+    stats: &[ProviderStats],
+    has_kernel: bool,
+    out: &mut dyn Write,
+) -> io::Result<()> {
     if stats.is_empty() {
-        return writeln!(out, "no application recorded anything");
+        return match has_kernel {
+            true => Ok(()),
+            false => writeln!(out, "no application recorded anything"),
+        };
     }
     let rows = stats.iter().map(|it| {
         [
@@ -148,7 +155,7 @@ mod tests {
             non_durable_bytes_written: 2048,
             records_written: 12345,
         };
-        let shown = text(|out| provider_stats(&[stats], out));
+        let shown = text(|out| provider_stats(&[stats], false, out));
         let expected = "pid  records  dropped    bytes  wrapped  durable  application\n \
                         12   12 345        0  2.0 KiB        3     12 %  app\n";
         assert_eq!(shown, expected);

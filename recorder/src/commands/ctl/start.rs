@@ -44,6 +44,8 @@ struct Answer<'a> {
     /// The recorded data of each application; set when the recording has ended.
     #[serde(skip_serializing_if = "Option::is_none")]
     provider_stats: Option<Vec<ProviderStats>>,
+    #[serde(skip)]
+    has_kernel: bool,
     /// Why the trace in the file is incomplete.
     #[serde(skip_serializing_if = "Option::is_none")]
     incomplete: Option<String>,
@@ -106,6 +108,7 @@ pub(super) fn start(
         not_permitted,
         exit_status: None,
         provider_stats: None,
+        has_kernel: false,
         incomplete: None,
     };
     if let Some(signals) = signals {
@@ -135,6 +138,7 @@ pub(super) fn start(
             };
         }
         answer.exit_status = outcome.exit_status;
+        answer.has_kernel = client.status()?.kernel.has_recorded();
         let ending = stop::end(&mut client, true)?;
         answer.provider_stats = Some(ending.provider_stats);
         let removed = || format!("{} was removed while it was written", name(&file));
@@ -374,7 +378,7 @@ fn text(answer: &Answer<'_>, file: &TraceFile, out: &mut dyn Write) -> std::io::
         }
         Some(stats) => {
             writeln!(out, "the trace is {}", name(file))?;
-            show::provider_stats(stats, out)
+            show::provider_stats(stats, answer.has_kernel, out)
         }
     }
 }

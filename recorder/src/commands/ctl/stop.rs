@@ -21,6 +21,8 @@ struct Answer {
     incomplete: Option<String>,
     /// What was recorded of each application.
     provider_stats: Vec<ProviderStats>,
+    #[serde(skip)]
+    has_kernel: bool,
 }
 
 #[derive(Debug)]
@@ -50,7 +52,8 @@ pub(super) fn stop(
     };
     let Ending { provider_stats, incomplete } = ending;
     let output = status.output.map(PathBuf::from);
-    let answer = Answer { state: state.name(), output, incomplete, provider_stats };
+    let has_kernel = status.kernel.has_recorded();
+    let answer = Answer { state: state.name(), output, incomplete, provider_stats, has_kernel };
     show::answer(common.json, &answer, out, text)?;
     answer.incomplete.map_or(Ok(()), |why| Err(CtlError::Incomplete(why)))
 }
@@ -80,7 +83,7 @@ fn text(answer: &Answer, out: &mut dyn Write) -> io::Result<()> {
         Some(path) => writeln!(out, "{}; the trace is {}", done(answer), path.display())?,
         None => writeln!(out, "{}", done(answer))?,
     }
-    show::provider_stats(&answer.provider_stats, out)
+    show::provider_stats(&answer.provider_stats, answer.has_kernel, out)
 }
 
 fn done(answer: &Answer) -> &'static str {

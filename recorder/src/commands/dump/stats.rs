@@ -3,10 +3,13 @@
 use std::collections::BTreeMap;
 use std::io::{self, Write};
 
+use fxt_reader::record::Record;
 use fxt_reader::{Error, Kind, Reader, Summary};
 
 use super::filter::Filter;
 use super::json::VERSION;
+use crate::report::Origin;
+use crate::units::escape;
 use crate::units::look::Look;
 
 #[derive(Clone, Copy, Debug, Default)]
@@ -20,6 +23,8 @@ struct Share {
 pub(super) struct Stats {
     shares: BTreeMap<Kind, Share>,
     total: Share,
+    /// The version of fxtrec that recorded it.
+    recorder: Option<String>,
 }
 
 impl Stats {
@@ -29,7 +34,18 @@ impl Stats {
         let mut stats = Self::default();
         loop {
             match reader.next() {
-                Ok(Some(item)) if filter.admits(&item.record) => {
+                Ok(Some(item)) => {
+                    if let Record::Event(event) = &item.record
+                        && stats.recorder.is_none()
+                        && (event.category, event.name) == ("fxtrec", "trace_info")
+                    {
+                        let text = |name| event.args.str(name).unwrap_or_default();
+                        let recorder = Origin::recorded_by(text("version"), text("source"));
+                        stats.recorder = recorder.map(str::to_owned);
+                    }
+                    if !filter.admits(&item.record) {
+                        continue;
+                    }
                     let bytes = item.raw.bytes().len() as u64;
                     let share = stats.shares.entry(item.record.kind()).or_default();
                     for share in [share, &mut stats.total] {
@@ -37,7 +53,7 @@ impl Stats {
                         share.bytes += bytes;
                     }
                 }
-                Ok(Some(_)) | Err(Error::Damaged(_)) => {}
+                Err(Error::Damaged(_)) => {}
                 Ok(None) => return Ok(stats),
                 Err(error) => return Err(error),
             }
@@ -55,11 +71,13 @@ impl Stats {
             let Share { records, bytes } = share;
             writeln!(out, "{name:<22} {records:>12} {bytes:>14} {whole:>4}.{tenth}%")?;
         }
-        Ok(())
+        match &self.recorder {
+            Some(version) => writeln!(out, "recorded by fxtrec {}", escape::line(version)),
+            None => Ok(()),
+        }
     }
 
-    /// One object; every name in it is a plain identifier, so nothing needs to
-    /// be escaped.
+    /// One object. Every name in it, and every text but the version, is a plain identifier.
     pub(super) fn write_json(&self, summary: &Summary, out: &mut dyn Write) -> io::Result<()> {
         let object = |share: &Share| {
             format!("{{\"records\": {}, \"bytes\": {}}}", share.records, share.bytes)
@@ -73,6 +91,10 @@ impl Stats {
         writeln!(out, "  \"types\": {{\n{}\n  }},", types.join(",\n"))?;
         writeln!(out, "  \"total\": {},", object(&self.total))?;
         writeln!(out, "  \"container\": \"{}\",", summary.container)?;
+        if let Some(version) = &self.recorder {
+            let version = serde_json::to_string(version)?;
+            writeln!(out, "  \"recorded_by\": {},", escape::json(&version))?;
+        }
         let numbers = [
             ("unknown_arguments", summary.unknown_arguments),
             ("damaged_regions", summary.damaged_regions),

@@ -138,6 +138,30 @@ fn stats_count_records_and_bytes() {
 }
 
 #[test]
+fn stats_name_the_version_that_recorded_and_not_one_that_imported() {
+    let text = |name, value| Arg::new(Text::Inline(name), Value::Str(Text::Inline(value)));
+    let stats = |source| {
+        let mut bytes = trace();
+        let info = fxt_writer::record::Event {
+            kind: fxt_writer::record::EventKind::Instant,
+            time: Ticks(0),
+            thread: fxt_writer::ThreadName::Inline { process: Koid(1), thread: Koid(1) },
+            category: Text::Inline("fxtrec"),
+            name: Text::Inline("trace_info"),
+            args: &[text("version", "0.1.7"), text("source", source)],
+        };
+        info.write(&mut bytes).expect("room");
+        (run(&bytes, &["--stats"]).0, run(&bytes, &["--stats", "--json"]).0)
+    };
+    let (table, json) = stats("bpf");
+    assert!(table.ends_with("\nrecorded by fxtrec 0.1.7\n"), "{table}");
+    let json: serde_json::Value = serde_json::from_str(&json).expect("JSON");
+    assert_eq!(json["recorded_by"], "0.1.7");
+    let (table, json) = stats("perf.data");
+    assert!(!table.contains("0.1.7") && !json.contains("0.1.7"), "{table}{json}");
+}
+
+#[test]
 fn a_sound_trace_passes_the_check_and_a_broken_chain_does_not() {
     let bytes = trace();
     let (text, sound) = run(&bytes, &["--check"]);

@@ -48,7 +48,7 @@ impl History {
     /// Starts a recorder of the whole machine with these additional options.
     pub(in crate::commands) fn start(output: &Path, options: &[String]) -> io::Result<History> {
         let mut command = command(output)?;
-        command.arg("-a").args(options);
+        command.args(["-a", "--progress", "never"]).args(options);
         command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::piped());
         let mut history = History::spawn(command, output)?;
         let (send, said) = channel();

@@ -11,8 +11,8 @@ use super::error::RecordError;
 use super::live::{Live, REDRAW};
 use super::pipeline::{Finished, Pipeline};
 use super::summary::{Expected, Summary, losses, missing};
-use crate::cli::{EXIT_FAILURE, Mode};
-use crate::commands::plan::Plan;
+use crate::cli::{EXIT_FAILURE, Mode, Progress};
+use crate::commands::plan::{Filter, Plan};
 use crate::commands::report::recorded::{Missing, Source};
 use crate::kernel::child::Child;
 use crate::kernel::machine;
@@ -25,6 +25,7 @@ use crate::report::Report;
 use crate::report::text::write_brief;
 use crate::sink::Target;
 use crate::units::escape;
+use crate::units::text::short;
 
 /// How long recording continues after COMMAND's exit, since COMMAND's last switch occurs a little later.
 const AFTERMATH: Duration = Duration::from_millis(5);
@@ -139,6 +140,7 @@ impl<'a> Session<'a> {
         figures: Source,
         (cpus, lacking): (usize, &[&str]),
     ) -> Result<Outcome, RecordError> {
+        self.say_begun();
         while !self.is_over()? {
             self.wait(Some(&pipeline), self.timeout())?;
             if std::mem::take(&mut self.snapshot_wanted) {
@@ -209,6 +211,27 @@ impl<'a> Session<'a> {
         let unsaved = finished.unsaved;
         let failure = finished.result.err().map(|source| RecordError::Output { source, unsaved });
         Ok(Outcome { code, report, failure, missing, cut_short: false })
+    }
+
+    /// Says that the recording has begun where no status line shows it. With a COMMAND, that is when it starts.
+    fn say_begun(&mut self) {
+        let Plan { display, scope, output, duration, .. } = self.plan;
+        let is_told = self.live.is_some() || display.quiet || display.progress == Progress::Never;
+        if self.child.is_some() || is_told {
+            return;
+        }
+        let what = match scope {
+            Filter::Machine => "the whole machine",
+            Filter::Processes { .. } => "these processes",
+            Filter::Cgroups(_) => "these cgroups",
+            Filter::Owned => "one user's processes",
+        };
+        let to = match &output.target {
+            Target::Stdout => "standard output".to_owned(),
+            Target::Path(path) => escape::line(&path.to_string_lossy()).into_owned(),
+        };
+        let time = duration.map(|time| format!(" for {}", short(time))).unwrap_or_default();
+        say(self.err, format_args!("recording {what} to {to}{time}; stop with Ctrl-C or SIGTERM"));
     }
 
     fn say_cut_short(&mut self) {

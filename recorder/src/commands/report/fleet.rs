@@ -8,7 +8,7 @@ use crate::cli::{By, Part, ReportArgs};
 use crate::commands::gates::{Gates, Outcome, Style, refuse_of_many};
 use crate::commands::many::each;
 use crate::commands::trace_file::{self, ReadError};
-use crate::kernel::terminal::Terminal;
+use crate::kernel::terminal::{Terminal, stdout_is_terminal};
 use crate::report::analysis::analyse_alone;
 use crate::report::csv::write_csv;
 use crate::report::fleet::Fleet;
@@ -18,6 +18,9 @@ use crate::report::text::{self, TableStyle};
 use crate::report::{Report, analysis};
 use crate::units::look::Look;
 use crate::units::text::counted;
+
+/// Number of rows on a terminal, if threads are grouped by process, cgroup or host.
+const GROUP_ROWS: usize = 20;
 
 /// A requested option that does not exist for many traces.
 fn refused(args: &ReportArgs) -> Option<&'static str> {
@@ -131,6 +134,12 @@ fn write_text(
     let (rows, worst) = match screen {
         true => (SCREEN_ROWS, SCREEN_WORST),
         false => (ROWS, analysis::DEFAULT_WORST),
+    };
+    // Of hosts and cgroups, each matters.
+    let rows = match args.by != By::Thread && args.show.is_empty() {
+        true if screen && stdout_is_terminal() => GROUP_ROWS,
+        true => 0,
+        false => rows,
     };
     let (rows, worst) = (args.most_rows(rows), args.worst.unwrap_or(worst));
     let common = Common { args, report, rows, worst, named: usize::MAX, look };

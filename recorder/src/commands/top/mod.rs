@@ -262,7 +262,7 @@ impl Top {
                 self.note.clone()
             };
         }
-        keys(&self.view, columns)
+        keys(&self.view, self.history.is_some(), columns)
     }
 
     /// Whether to continue.
@@ -367,14 +367,15 @@ fn page(text: &str, end: &str, (lines, columns): (usize, Option<usize>)) -> Stri
 }
 
 /// The keys, in one line; the filter gets the remaining space.
-fn keys(view: &View, columns: usize) -> String {
+fn keys(view: &View, has_history: bool, columns: usize) -> String {
     let others = match view.by {
         TopBy::Thread => "cgroups",
         TopBy::Cgroup => "threads",
     };
     let space = if view.paused { "PAUSED" } else { "pause" };
+    let of_history = if has_history { "d dump  y why" } else { "d y: --history" };
     let line = |filter: &str| {
-        format!("q quit  w p m r b s t sort  space {space}  g {others}  / {filter}  d dump  y why")
+        format!("q quit  w p m r b s t sort  space {space}  g {others}  / {filter}  {of_history}")
     };
     if view.filter.is_empty() {
         return line("filter");
@@ -440,7 +441,9 @@ mod tests {
             let filter = filter.to_owned();
             let view =
                 View { by: TopBy::Thread, sort: TopSort::Wait, filter, typing: false, paused };
-            keys(&view, 80)
+            let alone = keys(&view, false, 80);
+            assert!(alone.ends_with("  d y: --history") && alone.chars().count() < 80, "{alone}");
+            keys(&view, true, 80)
         };
         for filter in ["", "audio", "a-long-name-of-a-thread", "\u{4e2d}\u{6587}\u{540d}\u{5b57}"] {
             for paused in [false, true] {

@@ -106,17 +106,29 @@ fn run_many(args: &WhyArgs, out: &mut dyn Write) -> Result<(), Error> {
         Err(Error::Why { .. }) => Ok(None),
         Err(error) => Err(error),
     };
-    each(&traces, work, |at, answer| answers.extend(answer.map(|answer| (at, answer))))?;
+    let name = |at: usize| traces[at].to_string_lossy().into_owned();
+    let (mut truncated, mut silent) = (Vec::new(), Vec::new());
+    each(&traces, work, |at, answer| match answer {
+        Some(answer) => {
+            truncated.extend(answer.trace.truncated.then_some(at));
+            answers.push((at, answer));
+        }
+        None => silent.push(at),
+    })?;
     if answers.is_empty() {
         return Err(Error::NothingIn(traces.len()));
     }
     answers.sort_by_key(|(at, answer)| (Reverse(answer.severity()), *at));
     answers.truncate(args.top.unwrap_or(usize::MAX));
-    let name = |at: usize| traces[at].to_string_lossy().into_owned();
+    let names = |mut list: Vec<usize>| {
+        list.sort_unstable();
+        list.into_iter().map(name).collect::<Vec<String>>()
+    };
+    let (truncated, silent) = (names(truncated), names(silent));
     let answers: Vec<(String, Answer)> =
         answers.into_iter().map(|(at, answer)| (name(at), answer)).collect();
     let mut out = BufWriter::new(out);
-    quietly(why::write_files(&answers, &mut out).and_then(|()| out.flush()))
+    quietly(why::write_files(&answers, (&truncated, &silent), &mut out).and_then(|()| out.flush()))
 }
 
 /// Explains the worst delay in a recording of the whole machine, leaving out this process, which recorded it.

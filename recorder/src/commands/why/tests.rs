@@ -140,12 +140,14 @@ fn of_several_traces_the_worst_of_each_is_listed_and_the_worst_comes_first() {
             && line.contains(&format!("  {who}[100] was "))
     };
     assert!(
-        lines.len() == 2
+        lines.len() == 3
             && begins(lines[0], 1, "b.fxt", "app")
-            && begins(lines[1], 2, "a.fxt", "brief"),
+            && begins(lines[1], 2, "a.fxt", "brief")
+            && lines[2].starts_with("Nothing to explain in ")
+            && lines[2].ends_with("c.fxt."),
         "{text}"
     );
-    assert_eq!(list(&["--top", "1"]).expect("a list").lines().count(), 1);
+    assert_eq!(list(&["--top", "1"]).expect("a list").matches(": 0.002000000").count(), 1);
     let refused = list(&["--json"]).expect_err("it is about one").to_string();
     assert!(refused.contains("--json is about one trace"), "{refused}");
     let nothing = list(&["--thread", "nobody"]).expect_err("none has it").to_string();

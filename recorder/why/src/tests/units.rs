@@ -191,6 +191,41 @@ fn of_a_whole_machine_different_incidents_are_listed_and_no_cause_of_one_is_anot
 }
 
 #[test]
+fn of_the_longest_wait_it_is_said_why_it_is_no_incident() {
+    let told = |scene: &Scene| {
+        let answer = super::try_ask(scene, &Query::default()).expect("an answer");
+        let mut text = Vec::new();
+        crate::write_text(&answer, "a.fxt", &mut text).expect("memory has room");
+        let text = String::from_utf8(text).expect("text").replace('\n', " ");
+        let at = text.find("The longest wait, ")?;
+        text[at..].split_inclusive(". ").next().map(|line| line.trim_end().to_owned())
+    };
+    let line = |text: &str| Some(format!("The longest wait, {text}."));
+    let idle =
+        "3.06 ms of server[102], is not an incident because the thread is idle in system call 232";
+    assert_eq!(told(&client_and_server(900)), line(idle));
+    assert_eq!(told(&client_and_server(50_000)), None, "what is explained is longer");
+    let own = "20.0 ms of loop[100], is not an incident because fxtrec had the CPU for most of it";
+    assert_eq!(told(&delayed(0)), line(own));
+    let mut scene = client_and_server_in(Scene::recorded_by(RECORDER, ALL, None), 5_000);
+    let from = 1_000_000;
+    scene.name(104, "other").name(107, "busy");
+    scene.switch(from, 0, 0, Leaves::R, 107).switch(from + 10, 0, 107, Leaves::R, 104);
+    scene.switch(from + 20_000, 0, 104, Leaves::S, 107);
+    scene.switch_with((from + 20_010, 0), 107, Leaves::S, 0, &call(SLEEP));
+    scene.end(from + 30_000);
+    let busy = "20.0 ms of busy[107], is not an incident because the thread had a CPU or waited for one most of the time (100.0 %)";
+    assert_eq!(told(&scene), line(busy));
+    let mut few = client_and_server_in(Scene::of_command(ALL, 100), 900);
+    // Of COMMAND, too, but it waits only once.
+    few.name(109, "sh").wake_by(400_000, 1, 109, 101).switch(400_010, 1, 0, Leaves::R, 109);
+    few.switch_with((400_020, 1), 109, Leaves::S, 0, &call(FUTEX));
+    few.wake_by(600_000, 1, 109, 101).switch(600_001, 1, 0, Leaves::R, 109).end(800_000);
+    let once = "200 ms of sh[109], is not an incident because the trace has only 1 such wait of the thread: too few to know the usual length";
+    assert_eq!(told(&few), line(once));
+}
+
+#[test]
 fn where_nothing_is_unusual_no_incidents_are_listed() {
     let query = Query { pick: crate::Pick::Incidents(5), ..Query::default() };
     let answer = super::try_ask(&client_and_server(900), &query).expect("an answer");

@@ -50,6 +50,8 @@ fn a_recording_of_the_machine_ends_when_its_time_is_over() {
     }
     let done = Fxtrec::new(["-a", "-d", "200ms"]).run().expect(0);
     assert_eq!(done.files(), ["system.fxt"]);
+    let begun = "fxtrec: recording the whole machine to system.fxt for 200 ms; stop with Ctrl-C or SIGTERM\n";
+    assert!(done.stderr.starts_with(begun), "{}", done.stderr);
     Trace::open(&done.path("system.fxt")).expect_complete();
 }
 

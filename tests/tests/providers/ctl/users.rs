@@ -168,7 +168,17 @@ fn a_user_records_the_users_own_processes_and_of_others_only_that_they_had_the_c
         let said = daemon.ctl_as_nobody(&start).expect(0).stderr;
         assert!(said.contains("recording your own processes"), "{said}");
         std::thread::sleep(Duration::from_millis(700));
-        daemon.ctl_as_nobody(&["stop"]).expect(0);
+        let stopped = daemon.ctl_as_nobody(&["stop"]).expect(0).stdout;
+        assert!(!stopped.contains("no application"), "the scheduler was recorded: {stopped}");
+        let mut report = binary::command();
+        report.args(["report", file, "--rows", "0"]);
+        let report = daemon.folder.run(&mut report).expect(0).stdout;
+        let recorded = "fxtrec daemon, for processes of user 65534\n";
+        assert!(report.contains(&format!("): {recorded}")), "{report}");
+        assert!(report.contains("another user "), "it had the CPU: {report}");
+        for strange in ["another user:", "another user[", "fxtrec-output:"] {
+            assert!(!report.contains(strange), "{strange} in {report}");
+        }
         let path = daemon.folder.path(file);
         let bytes = std::fs::read(&path).expect("it is there");
         let hidden = b"secret";
