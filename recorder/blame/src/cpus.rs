@@ -3,8 +3,7 @@
 use fxt_reader::record::Args;
 use fxtrec_units::convention::{FIRST_CPU, HOST};
 
-/// The maximum number of merged recordings that are distinguished; a file may name any number.
-const MOST: usize = 64;
+use crate::threads::MOST_RECORDERS;
 
 /// Which CPUs belong to which host.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -15,7 +14,7 @@ impl CpuNames {
     pub fn learn(&mut self, args: &Args<'_>) {
         let number = args.get(FIRST_CPU).and_then(fxtrec_sched::unsigned);
         if let Some(first) = number.and_then(|first| u16::try_from(first).ok())
-            && self.0.len() < MOST
+            && self.0.len() < MOST_RECORDERS
         {
             self.0.push((first, args.str(HOST).unwrap_or_default().into()));
         }

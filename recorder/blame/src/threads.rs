@@ -8,7 +8,7 @@ use rustc_hash::{FxHashMap, FxHashSet};
 const ID_BITS: u32 = 22;
 
 /// The maximum number of merged recordings that are distinguished; a file may name any number.
-const MOST_RECORDERS: usize = 64;
+pub const MOST_RECORDERS: usize = 64;
 
 /// Names of threads that every recorder has: `fxtrec record`, the daemon, and the process that writes a session's trace.
 const RECORDERS_THREADS: [&str; 4] =

@@ -329,9 +329,7 @@ impl Choices {
         }
         own
     }
-}
 
-impl Choices {
     /// The wait that the report calls the worst, and why it is not an incident, if that is known and what is explained does not show it.
     pub(crate) fn passed_over(
         &self,

@@ -7,6 +7,7 @@ use fxt_reader::record::{
     is_not_recorded,
 };
 use fxt_reader::{Item, Koid, Nanos, ObjectType, ProviderId, Record, Visitor};
+use fxtrec_blame::threads::MOST_RECORDERS;
 use fxtrec_sched::waited::{self, WaitedFor};
 use fxtrec_sched::{FilledUp, SwitchArgs, UsualArgs, signed, unsigned};
 use fxtrec_units::convention::HOST_CPUS;
@@ -192,7 +193,7 @@ impl<O: Observer> Analysis<O> {
                 let causes = Causes::parse(event.args.str("causes").unwrap_or_default());
                 // A kind of fact counts as recorded only if all of several recordings have it.
                 self.causes = self.origin.as_ref().map_or(causes, |_| causes.and(self.causes));
-                if self.origins.len() < MOST_ORIGINS && !self.origins.contains(&origin) {
+                if self.origins.len() < MOST_RECORDERS && !self.origins.contains(&origin) {
                     self.origins.push(origin.clone());
                 }
                 self.origin = Some(origin);
@@ -290,9 +291,6 @@ impl Told {
 
 /// No recording lists more facts than this, but the file is untrusted.
 const MOST_CAUSES: usize = 16;
-
-/// The maximum number of merged recordings that are described.
-const MOST_ORIGINS: usize = 64;
 
 impl<O: Observer> Visitor for Analysis<O> {
     #[inline(always)]
