@@ -18,6 +18,9 @@ const RECORDER_SHARE: u64 = 50;
 const MOST_PARTS: usize = 8;
 const MOST_LINKS: usize = 12;
 
+/// Maximum number of rows of a chain, with those that sum up shorter links.
+const MOST_ROWS: usize = 20;
+
 /// Maximum number of threads named in a link for having the CPU.
 const MOST_SHARES: usize = 2;
 
@@ -350,7 +353,13 @@ fn write_chain(why: &Explanation, out: &mut dyn Write) -> io::Result<()> {
     let mut order: Vec<usize> = (0..why.chain.len()).collect();
     order.sort_by_key(|&at| u64::MAX - (why.chain[at].to_ns - why.chain[at].from_ns));
     let mut shown = vec![false; why.chain.len()];
-    order.iter().take(MOST_LINKS).for_each(|&at| shown[at] = true);
+    for &at in order.iter().take(MOST_LINKS) {
+        shown[at] = true;
+        if rows(&shown) > MOST_ROWS {
+            shown[at] = false;
+            break;
+        }
+    }
     let mut skipped = (0_usize, 0_u64);
     let width = seconds(why.from_ns).len();
     for (link, shown) in why.chain.iter().zip(shown) {
@@ -366,6 +375,11 @@ fn write_chain(why: &Explanation, out: &mut dyn Write) -> io::Result<()> {
         writeln!(out, "  {at}  {:>8}  {text}", nanos(length))?;
     }
     write_skipped(&mut skipped, width, out)
+}
+
+/// The rows of a chain of which these links are shown: one each, and one for each sequence of others.
+fn rows(shown: &[bool]) -> usize {
+    shown.chunk_by(|a, b| a == b).map(|run| if run[0] { run.len() } else { 1 }).sum()
 }
 
 /// Maximum number of places shown where threads were blocked, among those that take a fifth of the interval.

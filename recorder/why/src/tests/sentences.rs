@@ -817,3 +817,29 @@ fn a_trigger_with_times_that_cannot_be_is_not_explained() {
     let scene = two_that_fire(Some(((149_000, 150_000), 100, "runqueue > 1ms")));
     assert_eq!(ask(&scene, &Query::default()).subject, "runqueue");
 }
+
+#[test]
+fn of_a_long_chain_the_longest_links_are_listed_and_the_rest_summed_up_in_few_rows() {
+    let mut scene = Scene::of_command(ALL, 100);
+    scene.name(100, "waiter").name(201, "worker").name(202, "other");
+    scene.switch(1_000, 0, 0, Leaves::R, 100);
+    scene.switch_with((2_000, 0), 100, Leaves::S, 0, &call(READ));
+    scene.switch(2_000, 1, 0, Leaves::R, 201);
+    // The worker's turns are long, and what interrupts it is short.
+    for turn in 0..30 {
+        let at = 12_000 + turn * 10_010;
+        scene.switch(at, 1, 201, Leaves::R, 202).switch(at + 10, 1, 202, Leaves::S, 201);
+    }
+    scene.wake_by(320_000, 0, 100, 201).switch(320_010, 0, 0, Leaves::R, 100);
+    scene.switch(330_000, 0, 100, Leaves::S, 0).end(400_000);
+    let query = Query { metric: Some(Metric::Blocked), ..Query::default() };
+    let answer = super::try_ask(&scene, &query).expect("an answer");
+    let mut text = Vec::new();
+    crate::write_text(&answer, "a.fxt", &mut text).expect("memory has room");
+    let text = String::from_utf8(text).expect("text");
+    let (_, chain) = text.split_once("What it waited for, in order:\n").expect("a chain");
+    let rows: Vec<&str> = chain.lines().take_while(|line| !line.is_empty()).collect();
+    let links = rows.iter().filter(|row| row.contains("worker[201] ran on CPU 1")).count();
+    assert!(links >= 9 && rows.len() <= 20, "{text}");
+    assert!(rows.iter().any(|row| row.contains(" shorter link")), "{text}");
+}
