@@ -375,6 +375,26 @@ impl Scene {
         self.stack_of(micros, koid, (0xffff_ffff_8100_0010, Koid(0)), function, Kind::OffCpu)
     }
 
+    /// A thread is blocked in functions of its program, the innermost first. Addresses since 2^62 are those of an interpreted program.
+    pub fn frames(&mut self, micros: u64, koid: u64, frames: &[(u64, &str)]) -> &mut Scene {
+        let process = Koid(koid / 100 * 100);
+        for &(pointer, function) in frames {
+            let object = ThreadName::Inline { process, thread: Koid(0) };
+            self.put(&UserspaceObject {
+                pointer,
+                process: object,
+                name: name(function),
+                args: &[],
+            });
+        }
+        let addresses: Vec<u64> = frames.iter().map(|frame| frame.0).collect();
+        self.own_event(micros, "stack_info", &[Arg::new(name("over_ns"), Value::Uint64(1))]);
+        let thread = ThreadName::Inline { process, thread: Koid(koid) };
+        let (time, flags) = (Ticks(micros * 1000), Kind::OffCpu.flags());
+        self.put(&Backtrace { time, thread, flags, frames: &addresses });
+        self
+    }
+
     /// A thread runs in a function of its program when it is sampled.
     pub fn sample(&mut self, micros: u64, koid: u64, function: &str) -> &mut Scene {
         let process = Koid(koid / 100 * 100);

@@ -80,12 +80,19 @@ impl Names<'_> {
         }
     }
 
-    /// The request whose completion this interrupt reported, and how long it took until then.
-    pub(crate) fn request(&self, request: Request, origin: Origin, done: u64) -> answer::Request {
+    /// The request whose completion this interrupt reported at the end of a wait, and how long it took until then.
+    pub(crate) fn request(
+        &self,
+        request: Request,
+        origin: Origin,
+        (since, done): (u64, u64),
+    ) -> answer::Request {
         let origins = &self.tracker.origins;
         let operation = origins.operation(origin);
         let Request { bytes, by, started, issued } = request;
-        let began = started.or(issued).filter(|began| done.saturating_sub(*began) >= LEAST_SHARED);
+        // A full queue holds a thread up before it can make its request.
+        let began = started.or(issued).map(|began| began.min(since));
+        let began = began.filter(|began| done.saturating_sub(*began) >= LEAST_SHARED);
         let beside =
             began.map(|began| self.requests.beside((by, origin), (began, done), self.tracker));
         let beside = beside.unwrap_or_default();
@@ -719,7 +726,7 @@ fn link(step: &Step, depth: usize, thread: Who, names: &Names<'_>) -> Link {
             if let Ended::Woken(By::Interrupt(origin)) = blocked.ended {
                 link.interrupt = Some(names.interrupt(origin));
                 let request = blocked.request;
-                link.request = request.map(|it| names.request(it, origin, step.to));
+                link.request = request.map(|it| names.request(it, origin, (step.from, step.to)));
             }
             link.via = blocked.sent.map(|_| "packet");
             link.reason = blocked.stopped.map(crate::Reason::name);
@@ -728,7 +735,7 @@ fn link(step: &Step, depth: usize, thread: Who, names: &Names<'_>) -> Link {
         What::Packet => link.state = "packet",
         What::Request(request, origin) => {
             link.state = "request";
-            link.request = Some(names.request(*request, *origin, step.to));
+            link.request = Some(names.request(*request, *origin, (step.from, step.to)));
         }
         What::Unknown(reason) => {
             link.state = "unknown";

@@ -451,8 +451,13 @@ fn blocked_clause(
         }
         Some(Waker::Interrupt(origin)) => {
             let each = if is_counted { " each" } else { "" };
-            text += &match the_request(group, origin, names).filter(|_| group.count == 1) {
-                Some(done) => format!(" until {done}"),
+            let longest = group.longest.map_or(0, |(_, step)| step.length());
+            // One that took nearly all of the time stands for all of them.
+            let done =
+                the_request(group, origin, names).filter(|_| longest >= group.nanos / 10 * 9);
+            text += &match done {
+                Some(done) if group.count == 1 => format!(" until {done}"),
+                Some(done) => format!(", {} of it until {done}", nanos(longest)),
                 None => format!("{each} until {} woke it", names.tracker.origins.text(origin)),
             };
             let told = match follow {
@@ -498,7 +503,7 @@ fn blocked_clause(
 fn the_request(group: &Group<'_>, origin: Origin, names: &Names<'_>) -> Option<String> {
     let (thread, step) = group.longest?;
     let What::Blocked(Blocked { request: Some(request), .. }) = step.what else { return None };
-    Some(until_done(&names.request(request, origin, step.to), &names.who(thread)))
+    Some(until_done(&names.request(request, origin, (step.from, step.to)), &names.who(thread)))
 }
 
 /// The function of the program in which a thread waited, other than those of the C library.

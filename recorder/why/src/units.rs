@@ -20,20 +20,21 @@
 //! For a thread without idle waits, such as a client that sends one request after the other, single waits are examined: each is compared
 //! with the median of those at its place.
 
-use fxt_reader::Koid;
+mod alike;
+mod between;
+mod normal;
+
+use alike::StackIds;
 use fxtrec_blame::Class;
 use fxtrec_blame::threads::Index;
 use fxtrec_blame::track::{About, Begin, By, Reason};
-use fxtrec_report::stacks::{LATE, Recorded};
+use fxtrec_report::stacks::Recorded;
 use fxtrec_sched::State;
-use fxtrec_sched::backtrace::Kind;
 use rustc_hash::{FxHashMap, FxHasher};
 use std::cmp::Reverse;
 use std::collections::BTreeMap;
 use std::hash::{Hash, Hasher};
 use std::ops::Range;
-
-mod normal;
 
 pub(crate) use normal::Normal;
 
@@ -286,6 +287,7 @@ impl Waits {
         }
         let stacks = known.stacks.map(StackIds::of).unwrap_or_default();
         let processes = Processes::of(self, known);
+        let mut idle: Vec<Vec<bool>> = vec![Vec::new(); self.threads.len()];
         let mut found: Vec<(usize, Unit)> = Vec::new();
         let mut usual: Option<Unit> = None;
         let mut served = 0;
@@ -294,7 +296,9 @@ impl Waits {
             if thread.waits.len() < LEAST_UNITS || !wanted(koid) {
                 continue;
             }
-            for unit in self.of_thread(thread, koid, known, &stacks, &processes) {
+            let (units, is_idle) = self.of_thread(at, koid, known, (&stacks, &processes));
+            idle[at] = is_idle;
+            for unit in units {
                 if all && (unit.call.is_none() || unit.count < LEAST_UNITS_OF_ALL) {
                     continue;
                 }
@@ -307,6 +311,13 @@ impl Waits {
                 }
             }
         }
+        found.retain(|(at, unit)| {
+            let in_background = || {
+                let others = processes.others((known.koid)(*at as Index), known);
+                self.is_in_background(*at, unit, &idle, (others, known))
+            };
+            unit.is_wait || !self.is_idle_after_all(*at, unit, &idle) && !in_background()
+        });
         // The last work of a thread stands for the thread only if no other unit of it is worse.
         found.sort_by_key(|(at, unit)| (*at, Reverse(unit.excess())));
         let mut others: Vec<(usize, Unit)> = Vec::new();
@@ -348,118 +359,83 @@ impl Waits {
         Judged { incidents: units, others, usual, served }
     }
 
-    /// Whether the thread waited, during its unit, for most of the other's unit: for any thread of that one's process, or for one that
-    /// waited for such a thread.
-    fn waits_for(
-        &self,
-        (at, unit): (usize, &Unit),
-        (other_at, other): (usize, &Unit),
-        known: &Known<'_>,
-    ) -> bool {
-        let process = |at: usize| (known.process)((known.koid)(at as Index));
-        let of_other = process(other_at);
-        let is_of_other = |by| by < self.threads.len() && process(by) == of_other;
-        let is_it = |by: usize| by == other_at || by != at && of_other.is_some() && is_of_other(by);
-        at != other_at && self.is_behind(at, (unit.from, unit.to), &is_it, other, MOST_DEEP)
-    }
-
-    fn is_behind(
-        &self,
-        at: usize,
-        (from, to): (u64, u64),
-        is_it: &impl Fn(usize) -> bool,
-        other: &Unit,
-        deep: usize,
-    ) -> bool {
-        let Some(thread) = self.threads.get(at) else { return false };
-        let length = other.to - other.from;
-        // Such a wait contains the middle.
-        let middle = other.from + length / 2;
-        let inside = thread.waits.partition_point(|wait| wait.to <= middle);
-        let Some(call) = thread.waits.get(inside).map(|wait| wait.call) else { return false };
-        // Its own timers may have interrupted that wait, and a wake-up may be missing from the file.
-        let again = |wait: &&Wait| wait.call == call && matches!(wait.by, INTERRUPT | UNKNOWN);
-        let (before, after) = thread.waits.split_at(inside);
-        let first = inside - before.iter().rev().take(MOST_INSIDE).take_while(again).count();
-        let last = inside + after.iter().take(MOST_INSIDE).take_while(again).count();
-        let Some(wait) = thread.waits.get(last).filter(|wait| wait.call == call) else {
-            return false;
-        };
-        let (from, to) = (thread.waits[first].from.max(from), wait.to.min(to));
-        let by = wait.by as usize;
-        to.min(other.to).saturating_sub(from.max(other.from)) >= length / 5 * 4
-            && (is_it(by) || deep > 0 && self.is_behind(by, (from, to), is_it, other, deep - 1))
-    }
-
-    /// The longest unit of a thread, and the longest that is not unusual; the same of single waits if the thread has no idle waits.
+    /// The longest units of a thread, and the longest that is not unusual; the same of single waits if the thread has no idle waits. And
+    /// which waits are idle.
     fn of_thread(
         &self,
-        thread: &Thread,
+        at: usize,
         koid: u64,
         known: &Known<'_>,
-        stacks: &StackIds,
-        processes: &Processes,
-    ) -> Vec<Unit> {
+        (stacks, processes): (&StackIds, &Processes),
+    ) -> (Vec<Unit>, Vec<bool>) {
+        let thread = &self.threads[at];
         let places = self.places(thread, koid, known, stacks);
         let others = processes.others(koid, known);
-        let idle = self.idle_places(thread, &places, known, others);
+        let idle = self.idle_places(thread, &places, known, (others, stacks, koid));
         let Some(main) = idle.iter().max_by_key(|it| (*it.1, *it.0)).map(|it| *it.0) else {
-            return self.single_waits(thread, koid, &places, known);
+            return (self.single_waits(at, koid, &places, known), Vec::new());
         };
-        let (units, last) = self.units(thread, &places, main, &idle);
+        let (mut units, is_idle, last) = self.units(thread, &places, main, &idle);
         if units.len() < LEAST_UNITS {
-            return Vec::new();
+            return (Vec::new(), is_idle);
         }
-        let mut found = compare(false, koid, main.0, units);
+        let mut found = compare(false, koid, main.0, units.clone());
+        // In its first units a thread still starts up: it loads, and a runtime compiles. What it waits for counts.
+        let first = LEAST_WAITS.min(units.len() / LEAST_UNITS);
+        let starts = |&(_, from, to): &(u64, u64, u64)| {
+            let unit = found.first().map(|any| Unit { from, to, ..*any });
+            let blocked = |unit: &Unit| Self::blocked(thread, (unit.from, unit.to));
+            unit.is_some_and(|unit| unit.is_unusual() && blocked(&unit) < unit.excess() / 2)
+        };
+        let work: Vec<(u64, u64, u64)> =
+            units[..first].iter().filter(|it| !starts(it)).copied().collect();
+        if work.len() < first {
+            units.splice(..first, work);
+            found = compare(false, koid, main.0, units);
+        }
         let last = last.and_then(|at| self.last_work(thread, &places, at, &idle, known));
         if let Some((last, (from, to))) = found.first().copied().zip(last) {
             let last = Unit { is_last: true, from, to, ..last };
             found.extend(Some(last).filter(Unit::is_unusual));
         }
-        found
+        (found, is_idle)
     }
 
-    /// The units of a thread, as (length, begin, end), and its last idle wait. Most of its idle waits are at the place `main`.
+    /// The units of a thread, as (length, begin, end), which of its waits are idle, and the last of these. Most of its idle waits are at the
+    /// place `main`.
     fn units(
         &self,
         thread: &Thread,
         places: &[Place],
         main: Place,
         idle: &FxHashMap<Place, usize>,
-    ) -> (Vec<(u64, u64, u64)>, Option<usize>) {
+    ) -> (Vec<(u64, u64, u64)>, Vec<bool>, Option<usize>) {
+        let mut is_idle = vec![false; thread.waits.len()];
         // Earlier waits belong to the thread's start-up.
         let begin = places.iter().position(|place| *place == main).unwrap_or(0);
         let mut units = Vec::new();
-        let mut since = None;
+        let mut since: Option<u64> = None;
         let mut last = None;
-        let mut unknown = 0;
+        let mut gaps = Gaps::default();
         for (at, (wait, place)) in thread.waits.iter().zip(places).enumerate().skip(begin) {
             if wait.is_gap() {
-                unknown += wait.length();
+                gaps.add(wait);
                 continue;
             }
-            if !self.is_between_units(wait, place, idle) {
+            // If the waker exists only since then, the thread that waited for it earlier was idle.
+            let waker = self.threads.get(wait.by as usize);
+            is_idle[at] = idle.contains_key(place) || waker.is_some_and(|it| it.first > wait.from);
+            if !is_idle[at] {
                 continue;
             }
-            if let Some(since) = since {
-                let length = wait.from.saturating_sub(since);
-                // The unknown time may contain an idle wait.
-                if unknown <= length / MOST_UNKNOWN {
-                    units.push((length, since, wait.from));
-                }
+            if let Some(since) = since.filter(|since| gaps.may_be_within((*since, wait.from))) {
+                units.push((wait.from.saturating_sub(since), since, wait.from));
             }
-            (since, unknown) = (Some(wait.to), 0);
+            (since, gaps) = (Some(wait.to), Gaps::default());
             // What ends an idle wait in an unusual way may be the request to shut down.
             last = idle.get(place).filter(|count| **count >= LEAST_WAITS).map(|_| at);
         }
-        (units, last)
-    }
-
-    /// Whether the thread is idle in this wait.
-    fn is_between_units(&self, wait: &Wait, place: &Place, idle: &FxHashMap<Place, usize>) -> bool {
-        // If the waker exists only since then, the thread that waited for it earlier was idle.
-        let waker = self.threads.get(wait.by as usize);
-        idle.contains_key(place) || waker.is_some_and(|it| it.first > wait.from)
+        (units, is_idle, last)
     }
 
     /// From when to when a thread worked after its idle wait `at`, which is its last one. How it shuts down is no part of that: it extends
@@ -548,16 +524,15 @@ impl Waits {
     }
 
     /// The longest single waits, compared with those in the same system call, of a thread without idle waits.
-    fn single_waits(
-        &self,
-        thread: &Thread,
-        koid: u64,
-        places: &[Place],
-        known: &Known<'_>,
-    ) -> Vec<Unit> {
+    fn single_waits(&self, at: usize, koid: u64, places: &[Place], known: &Known<'_>) -> Vec<Unit> {
+        let thread = &self.threads[at];
         let life = thread.last - thread.first;
+        let is_lock = |call: u32| (known.class)(Some(u64::from(call))) == Class::Lock;
         let mut found = Vec::new();
         for (call, mut list) in self.comparable(thread, places, known) {
+            if is_lock(call) && !self.asks(at, call) {
+                continue;
+            }
             // The first ones belong to the thread's start-up, and to that of those for which it waits.
             list.drain(..LEAST_WAITS.min(list.len()));
             let (Some(first), Some(last)) = (list.first(), list.last()) else { continue };
@@ -578,7 +553,12 @@ impl Waits {
     ) -> BTreeMap<u32, Vec<(u64, u64, u64)>> {
         let life = thread.last - thread.first;
         let mut lists: BTreeMap<u32, Vec<(u64, u64, u64)>> = BTreeMap::new();
-        for (wait, place) in thread.waits.iter().zip(places).filter(|it| !it.0.is_gap()) {
+        // If a thread ends after a wait at a place where it never waited before, a request to end may have ended that wait.
+        let is_killed = thread.state.is_over()
+            && places.split_last().is_some_and(|(last, others)| !others.contains(last));
+        let counted = thread.waits.len() - usize::from(is_killed);
+        let waits = thread.waits.iter().zip(places).take(counted);
+        for (wait, place) in waits.filter(|it| !it.0.is_gap()) {
             // A wait for the end of another process takes as long as that process's work.
             let class = (known.class)(wait.call());
             // Of waits for threads, one for a thread that does nothing is idle, and one during most of a life is that of a main thread.
@@ -595,58 +575,15 @@ impl Waits {
         lists
     }
 
-    /// The places of all waits of a thread.
-    fn places(
-        &self,
-        thread: &Thread,
-        koid: u64,
-        known: &Known<'_>,
-        stacks: &StackIds,
-    ) -> Vec<Place> {
-        let mut places: Vec<Place> =
-            thread.waits.iter().map(|wait| self.place(wait, koid, known, stacks)).collect();
-        let mut counts: FxHashMap<Place, usize> = FxHashMap::default();
-        for place in &places {
-            *counts.entry(*place).or_default() += 1;
-        }
-        // A long wait has no stack because it was missed; a few short ones are like the others.
-        let mut usual: FxHashMap<(u32, Ender), (usize, u64)> = FxHashMap::default();
-        for (&(call, ender, stack), &count) in counts.iter().filter(|(place, _)| place.2 != 0) {
-            let most = usual.entry((call, ender)).or_default();
-            *most = (*most).max((count, stack));
-        }
-        let long = known.stacks.and_then(|stacks| stacks.over).unwrap_or(u64::MAX);
-        let waits = thread.waits.iter().zip(&mut places);
-        for (wait, place) in waits.filter(|(_, place)| place.2 == 0) {
-            if let Some((_, stack)) = usual.get(&(place.0, place.1))
-                && (counts[place] < LEAST_WAITS || wait.length() >= long)
-            {
-                place.2 = *stack;
-            }
-        }
-        places
-    }
-
-    fn place(&self, wait: &Wait, koid: u64, known: &Known<'_>, stacks: &StackIds) -> Place {
-        let ender = match wait.by {
-            INTERRUPT => Ender::Interrupt,
-            UNKNOWN => Ender::Unknown,
-            by => Ender::Thread(hash((known.comm)((known.koid)(by)).unwrap_or_default())),
-        };
-        // Only longer waits have stacks. For classes other than these, a stack would separate long waits from short ones.
-        let has_place = matches!((known.class)(wait.call()), Class::Sleep | Class::Lock);
-        let stack = if has_place { stacks.find(koid, wait) } else { 0 };
-        (wait.call, ender, stack)
-    }
-
     /// The places at which the thread waits because it is idle, with the number of waits at each.
     fn idle_places(
         &self,
         thread: &Thread,
         places: &[Place],
         known: &Known<'_>,
-        others: &[Index],
+        (others, stacks, koid): (&[Index], &StackIds, u64),
     ) -> FxHashMap<Place, usize> {
+        let class = |place: &Place| (known.class)((place.0 != NO_CALL).then(|| u64::from(place.0)));
         let mut waits: FxHashMap<Place, Vec<&Wait>> = FxHashMap::default();
         for (wait, place) in thread.waits.iter().zip(places).filter(|it| !it.0.is_gap()) {
             waits.entry(*place).or_default().push(wait);
@@ -692,18 +629,34 @@ impl Waits {
             matches!(place.1, Ender::Thread(_))
                 && idle.keys().any(|it| {
                     // Without stacks, a timed wait may be at the same place as one that a thread ended.
-                    let is_lock = || (known.class)(Some(u64::from(place.0))) == Class::Lock;
-                    let may_be_timed = place.2 == 0 && it.1 == Ender::Interrupt && is_lock();
-                    it.0 == place.0 && (it.1 == place.1 || may_be_timed)
+                    let may_be_timed =
+                        place.2 == 0 && it.1 == Ender::Interrupt && class(place) == Class::Lock;
+                    // An event loop waits for requests of all clients at one place.
+                    let is_loop = class(place) == Class::Poll && list.len() >= LEAST_WAITS;
+                    it.0 == place.0 && (it.1 == place.1 || may_be_timed || is_loop)
                 })
                 && self.is_idle(place, list, known, others) == Some(true)
+        };
+        // A timer ends a wait of an event loop, which also waits for requests there.
+        let polls = |list: &[&Wait]| -> Vec<u64> {
+            let stacks = list.iter().take(SAMPLES).filter_map(|wait| stacks.find(koid, wait));
+            stacks.map(|stack| stack.sleeper).collect()
+        };
+        let is_loop = |place: &Place, list: &[&Wait]| {
+            if place.1 != Ender::Interrupt || class(place) != Class::Poll {
+                return false;
+            }
+            let alike = idle.keys().filter(|it| it.0 == place.0).flat_map(|it| polls(&waits[it]));
+            let (own, alike) = (polls(list), alike.collect::<Vec<u64>>());
+            !own.is_empty() && own.iter().all(|stack| alike.contains(stack))
         };
         let rare: Vec<(Place, usize)> = waits
             .iter()
             .filter(|(place, list)| {
                 !idle.contains_key(place)
                     && (place.1 != Ender::Interrupt && alike(place, list.len())
-                        || same(place, list))
+                        || same(place, list)
+                        || is_loop(place, list))
             })
             .map(|(place, list)| (*place, list.len()))
             .collect();
@@ -723,6 +676,8 @@ impl Waits {
         match (class, place.1) {
             (Class::Sleep | Class::Signal, _)
             | (Class::Poll, Ender::Interrupt | Ender::Unknown) => Some(true),
+            // The disk works, whoever reports that it is done.
+            (Class::Disk, _) => Some(false),
             // A timer ends it: the thread tries to get a lock that another one has, unless all others sleep.
             (Class::Lock, Ender::Interrupt) => {
                 let share = |wait: &Wait| self.most_awake(others, wait) * 100 / wait.length();
@@ -740,59 +695,35 @@ impl Waits {
             }
         }
     }
+}
 
-    /// How long, during this wait, the thread of these that was blocked for the shortest time was not blocked.
-    fn most_awake(&self, threads: &[Index], wait: &Wait) -> u64 {
-        let awake = |index: &Index| {
-            let thread = &self.threads[*index as usize];
-            // Without further records, it does what it did at last.
-            let is_active = thread.state == State::Running || thread.state.is_waiting();
-            let last = if is_active { wait.to } else { thread.last };
-            let (from, to) = (wait.from.max(thread.first), wait.to.min(last));
-            let inside = |from: u64, to: u64| to.min(wait.to).saturating_sub(from.max(wait.from));
-            let end = thread.waits.partition_point(|it| it.from < wait.to);
-            let blocked = thread.waits[..end].iter().rev().take_while(|it| it.to > wait.from);
-            let blocked: u64 = blocked.map(|it| inside(it.from, it.to)).sum();
-            to.saturating_sub(from).saturating_sub(blocked)
-        };
-        threads.iter().map(awake).max().unwrap_or(0)
+/// The unknown times within a unit: they may contain an idle wait.
+#[derive(Clone, Copy, Debug, Default)]
+struct Gaps {
+    all: u64,
+    /// When the last one ended.
+    last: Option<u64>,
+    /// The longest known time that ends with one of them.
+    known: u64,
+    /// When the first one began.
+    first: u64,
+}
+
+impl Gaps {
+    fn add(&mut self, gap: &Wait) {
+        match self.last {
+            None => self.first = gap.from,
+            Some(last) => self.known = self.known.max(gap.from.saturating_sub(last)),
+        }
+        (self.all, self.last) = (self.all + gap.length(), Some(gap.to));
     }
 
-    /// How long, during this wait, the waker or a thread that it waited for did something.
-    fn worked(&self, wait: &Wait, known: &Known<'_>, deep: usize) -> u64 {
-        let class = (known.class)(wait.call());
-        if matches!(wait.by, INTERRUPT | UNKNOWN) {
-            let is_work = matches!(class, Class::Disk | Class::Io | Class::NoSyscall);
-            return if is_work { wait.length() } else { 0 };
-        }
-        let Some(waker) = self.threads.get(wait.by as usize) else { return 0 };
-        let began = wait.from.max(waker.first).min(wait.to);
-        let end = waker.waits.partition_point(|it| it.from < wait.to);
-        let first = end.saturating_sub(MOST_INSIDE);
-        // If there are more, these stand for all.
-        let seen = waker.waits.get(first).filter(|_| first > 0).map_or(began, |it| it.from);
-        let seen = seen.clamp(began, wait.to);
-        let mut worked = wait.to - seen;
-        for inside in waker.waits[first..end].iter().rev() {
-            if inside.to <= began {
-                break;
-            }
-            if inside.is_gap() {
-                continue;
-            }
-            let (from, to) = (inside.from.max(began), inside.to.min(wait.to));
-            let clipped = Wait { from, to, ..*inside };
-            let of_others = match deep {
-                0 => 0,
-                // A sleep ends at a time that the thread itself chose.
-                _ if matches!((known.class)(inside.call()), Class::Sleep) => 0,
-                _ if from < to => self.worked(&clipped, known, deep - 1),
-                _ => 0,
-            };
-            worked = worked.saturating_sub((to - from).saturating_sub(of_others));
-        }
-        let (all, seen) = (u128::from(wait.to - began), u128::from((wait.to - seen).max(1)));
-        u64::try_from(u128::from(worked) * all / seen).unwrap_or(u64::MAX)
+    /// Whether a unit from one time to the other may be called one: little of it is unknown, or at least half of it is known in one piece.
+    fn may_be_within(&self, (from, to): (u64, u64)) -> bool {
+        let length = to.saturating_sub(from);
+        let Some(last) = self.last else { return true };
+        let pieces = [self.first.saturating_sub(from), self.known, to.saturating_sub(last)];
+        self.all <= length / MOST_UNKNOWN || pieces.iter().any(|piece| *piece >= length / 2)
     }
 }
 
@@ -857,30 +788,4 @@ fn hash(what: impl Hash) -> u64 {
     let mut hasher = FxHasher::default();
     what.hash(&mut hasher);
     hasher.finish()
-}
-
-/// By thread, in order of time: when a wait with a stack began, and a hash of the stack.
-#[derive(Default)]
-struct StackIds(FxHashMap<u64, Vec<(u64, u64)>>);
-
-impl StackIds {
-    fn of(recorded: &Recorded) -> StackIds {
-        let mut ids = StackIds::default();
-        for stack in recorded.all.iter().filter(|stack| stack.kind == Kind::OffCpu) {
-            ids.0.entry(stack.thread.0).or_default().push((stack.time, hash(stack.addresses())));
-        }
-        for list in ids.0.values_mut() {
-            list.sort_unstable();
-        }
-        ids
-    }
-
-    /// The stack of a wait; 0 if it has none.
-    fn find(&self, koid: u64, wait: &Wait) -> u64 {
-        let found = self.0.get(&Koid(koid).0).and_then(|list| {
-            let before = list.partition_point(|it| it.0 < wait.to).checked_sub(1)?;
-            Some(list[before]).filter(|it| it.0.saturating_add(LATE) >= wait.from)
-        });
-        found.map_or(0, |it| it.1)
-    }
 }

@@ -100,7 +100,7 @@ fn wait(depth: usize, frame: &Frame, step: &Step, blocked: &Blocked, names: &Nam
         waker: waker.map(|waker| names.who(waker)),
         request: match blocked.ended {
             Ended::Woken(By::Interrupt(origin)) => {
-                blocked.request.map(|request| names.request(request, origin, step.to))
+                blocked.request.map(|request| names.request(request, origin, (step.from, step.to)))
             }
             _ => None,
         },

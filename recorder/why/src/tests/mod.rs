@@ -1,5 +1,6 @@
 //! Handmade scenes with a known cause.
 
+mod idle;
 mod partners;
 mod parts;
 mod perfetto;
@@ -29,6 +30,7 @@ pub(super) fn syscall(_: &str, number: u64) -> Option<&'static str> {
     match number {
         0 => Some("read"),
         1 => Some("write"),
+        7 => Some("poll"),
         45 => Some("recvfrom"),
         61 => Some("wait4"),
         74 => Some("fsync"),

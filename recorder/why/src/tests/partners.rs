@@ -158,6 +158,48 @@ fn a_long_request_names_whose_others_the_same_disk_had_meanwhile() {
     }
 }
 
+#[test]
+fn a_short_request_after_a_long_wait_names_whose_others_the_disk_had_during_the_wait() {
+    let mut scene = Scene::of_command(ALL, 100);
+    scene.name(100, "writer").name(201, "backup");
+    scene.switch(1_000, 0, 0, Leaves::R, 100);
+    scene.switch_with((2_000, 0), 100, Leaves::D, 0, &call(FSYNC));
+    scene.wake_with(18_000, 1, 201, &done(201, 15_000, 14_000));
+    scene.wake_with(19_000, 0, 100, &done(100, 400, 300));
+    scene.switch(19_010, 0, 0, Leaves::R, 100);
+    scene.switch(20_000, 0, 100, Leaves::S, 0);
+    scene.end(100_000);
+    let why = ask(&scene, &Query { metric: Some(Metric::Blocked), ..Query::default() });
+    let told =
+        "(100 us queued, 300 us in the device; meanwhile vda also had 4.0 KiB of backup[201]).";
+    assert!(why.sentence.ends_with(told), "{}", why.sentence);
+}
+
+#[test]
+fn of_several_requests_the_one_that_took_nearly_all_of_the_time_is_named() {
+    for (second, named) in [(17_000, true), (2_000, false)] {
+        let mut scene = Scene::of_command(ALL, 100);
+        scene.name(100, "writer").switch(1_000, 0, 0, Leaves::R, 100);
+        let mut now = 2_000;
+        for takes in [1_000, second] {
+            scene.switch_with((now, 0), 100, Leaves::D, 0, &call(FSYNC));
+            now += takes;
+            scene.wake_with(now, 0, 100, &done(100, takes - 200, 300));
+            scene.switch(now + 10, 0, 0, Leaves::R, 100);
+            now += 100;
+        }
+        scene.switch(now, 0, 100, Leaves::S, 0).end(100_000);
+        let why = ask(&scene, &within("100", 2_000, now));
+        let told = "of it until its 4.0 KiB write to vda was done";
+        assert_eq!(why.sentence.contains(told), named, "{}", why.sentence);
+        assert!(
+            named || why.sentence.contains("until the end of a write to vda woke it"),
+            "{}",
+            why.sentence
+        );
+    }
+}
+
 /// A reader waits for a page that a worker writes, which computes before that.
 #[test]
 fn who_waits_for_a_request_of_another_waits_for_what_that_does_before_it() {

@@ -54,7 +54,8 @@ impl Waits {
         let stacks = known.stacks.map(StackIds::of).unwrap_or_default();
         let processes = Processes::of(self, known);
         let places = self.places(thread, koid, known, &stacks);
-        let idle = self.idle_places(thread, &places, known, processes.others(koid, known));
+        let others = processes.others(koid, known);
+        let idle = self.idle_places(thread, &places, known, (others, &stacks, koid));
         let usual = |is_wait, call: u32, (_, from, to): (u64, u64, u64), units| {
             let like = *compare(is_wait, koid, call, units).first()?;
             let unit = Unit { from, to, ..like };
@@ -70,12 +71,10 @@ impl Waits {
                 false => usual(true, wait.call, this, list),
             };
         };
-        if let Some(at) = at
-            && self.is_between_units(&thread.waits[at], &places[at], &idle)
-        {
+        let (units, is_idle, _) = self.units(thread, &places, main, &idle);
+        if let Some(at) = at.filter(|at| is_idle[*at]) {
             return Some(Normal::Idle { call: thread.waits[at].call() });
         }
-        let (units, _) = self.units(thread, &places, main, &idle);
         if units.len() < LEAST_UNITS {
             return few(false, units.len());
         }
