@@ -17,6 +17,7 @@ use crate::commands::{
 };
 use crate::config::Config;
 use crate::control::{OUTPUT_PROCESS, run_output_process};
+pub use crate::kernel::allocator::Allocator;
 use crate::kernel::caps::give_up_those_of_the_file;
 use crate::kernel::pager::Pager;
 use crate::kernel::rights::without_those_of_the_file;

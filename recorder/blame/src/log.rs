@@ -267,8 +267,8 @@ impl Log {
             return;
         }
         self.on = true;
-        // Room that is not used costs nothing; growing would copy the existing entries. Without an expected size, the map grows as needed.
-        let _ = self.entries.try_reserve_exact(self.most);
+        // Room that is not used costs nothing; growing would copy the existing entries.
+        self.entries.reserve_exact(self.most);
         // Which thread has which CPU is recorded first: slices are entries of threads, too.
         for entry in std::mem::take(&mut self.cpu_before).into_iter().flatten() {
             let id = self.push(Entry { prev: Id::NONE, link: Id::NONE, ..entry });

@@ -9,6 +9,7 @@ pub mod fake;
 use fxtrec_units as units;
 
 pub mod activation;
+pub mod allocator;
 pub mod bell;
 pub mod bpf;
 pub mod callchains;

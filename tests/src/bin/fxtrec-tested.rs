@@ -2,6 +2,11 @@
 //!
 //! The tests refer to it by the name `fxtrec`: see `fxtrec_tests::binary`.
 
+use fxtrec::program::Allocator;
+
+#[global_allocator]
+static ALLOCATOR: Allocator = Allocator;
+
 fn main() -> std::process::ExitCode {
     fxtrec::program::main()
 }

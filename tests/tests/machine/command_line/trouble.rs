@@ -159,6 +159,28 @@ fn a_limit_on_file_sizes_is_an_error_like_a_full_disk() {
 }
 
 #[test]
+fn a_low_limit_of_memory_ends_in_a_message_and_never_by_a_signal() {
+    if !may_record() {
+        return;
+    }
+    let mut refused = 0;
+    // From what the program's file needs to what a recording needs.
+    for megabytes in [50, 60, 75, 90, 110, 130] {
+        let limit = move || {
+            let bytes = megabytes << 20;
+            setrlimit(Resource::RLIMIT_AS, bytes, bytes).map_err(Into::into)
+        };
+        let command = ["-o", "t.fxt", "--", "true"];
+        // SAFETY: `setrlimit` is only a system call, which the child of a multi-threaded program may make before exec.
+        let done = Fxtrec::new(command).with(|c| unsafe { c.pre_exec(limit) }).run();
+        assert!([0, 125].contains(&done.code), "{megabytes} MiB: {} {}", done.code, done.stderr);
+        assert!(done.code == 0 || done.stderr.contains("fxtrec: "), "{}", done.stderr);
+        refused += u32::from(done.stderr.contains("fxtrec: out of memory"));
+    }
+    assert!(refused > 0, "at least one limit was below what is needed");
+}
+
+#[test]
 fn a_low_limit_of_open_files_is_raised_for_the_recorder_alone() {
     if !may_record() {
         return;
