@@ -86,6 +86,10 @@ pub struct DaemonArgs {
     #[arg(long, value_name = "SIZE", default_value = "64M", requires = "alerts")]
     pub alert_buffer: ByteSize,
 
+    /// Count the incidents of the machine by cause, as `fxtrec watch` prints them: what took at least this much longer than usual
+    #[arg(long, value_name = "TIME", requires = "metrics")]
+    pub incidents: Option<TimeSpan>,
+
     /// Where the host's cgroups are mounted, if not at this process's own cgroup mount
     #[arg(long, value_name = "DIR", requires = "metrics")]
     pub cgroup_root: Option<PathBuf>,

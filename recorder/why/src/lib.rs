@@ -38,6 +38,7 @@
 
 mod advice;
 mod answer;
+mod cause;
 mod choose;
 mod disks;
 mod explain;
@@ -53,6 +54,7 @@ mod tests;
 use fxt_reader::Nanos;
 
 pub use answer::{Answer, Explanation, Link, Part, Share, Wait, Who};
+pub use cause::CAUSES;
 pub use explain::explain;
 pub use fxtrec_blame::Class;
 pub use fxtrec_blame::track::{Origin, Reason};

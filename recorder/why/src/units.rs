@@ -375,7 +375,7 @@ impl Waits {
         let Some(main) = idle.iter().max_by_key(|it| (*it.1, *it.0)).map(|it| *it.0) else {
             return (self.single_waits(at, koid, &places, known), Vec::new());
         };
-        let (mut units, is_idle, last) = self.units(thread, &places, main, &idle);
+        let Divided { mut units, is_idle, last } = self.units(thread, &places, main, &idle);
         if units.len() < LEAST_UNITS {
             return (Vec::new(), is_idle);
         }
@@ -401,15 +401,14 @@ impl Waits {
         (found, is_idle)
     }
 
-    /// The units of a thread, as (length, begin, end), which of its waits are idle, and the last of these. Most of its idle waits are at the
-    /// place `main`.
+    /// Divides a thread's life at its idle waits, most of which are at the place `main`.
     fn units(
         &self,
         thread: &Thread,
         places: &[Place],
         main: Place,
         idle: &FxHashMap<Place, usize>,
-    ) -> (Vec<(u64, u64, u64)>, Vec<bool>, Option<usize>) {
+    ) -> Divided {
         let mut is_idle = vec![false; thread.waits.len()];
         // Earlier waits belong to the thread's start-up.
         let begin = places.iter().position(|place| *place == main).unwrap_or(0);
@@ -435,7 +434,7 @@ impl Waits {
             // What ends an idle wait in an unusual way may be the request to shut down.
             last = idle.get(place).filter(|count| **count >= LEAST_WAITS).map(|_| at);
         }
-        (units, is_idle, last)
+        Divided { units, is_idle, last }
     }
 
     /// From when to when a thread worked after its idle wait `at`, which is its last one. How it shuts down is no part of that: it extends
@@ -695,6 +694,16 @@ impl Waits {
             }
         }
     }
+}
+
+/// A thread's life, divided at its idle waits.
+struct Divided {
+    /// Length, begin and end of each unit of work.
+    units: Vec<(u64, u64, u64)>,
+    /// Which of its waits are idle.
+    is_idle: Vec<bool>,
+    /// The last of these, if the thread often waits at that place.
+    last: Option<usize>,
 }
 
 /// The unknown times within a unit: they may contain an idle wait.

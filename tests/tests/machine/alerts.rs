@@ -17,6 +17,7 @@ use fxtrec_tests::wait;
 use nix::sys::signal::Signal;
 
 const PINGPONG: &str = env!("CARGO_BIN_EXE_pingpong");
+const SPIKE: &str = env!("CARGO_BIN_EXE_spike");
 
 /// A daemon with alerts. Killed when dropped.
 struct Alerted {
@@ -117,6 +118,35 @@ fn a_statistic_over_its_limit_has_what_led_to_it_written_and_not_again_too_soon(
     let counter = format!("fxtrec_alert_files_total{{alert=\"{alert}\"}} 1.0\n");
     assert!(scraped.contains(&counter), "{scraped}");
     assert!(switches_of(&path, "pingpong") > 100);
+}
+
+#[test]
+fn incidents_are_counted_by_their_cause() {
+    if !may_record() {
+        return;
+    }
+    let options = ["--metrics", "0", "--incidents", "30ms", "--alert", "runqueue > 1h"];
+    let mut daemon = Alerted::start(&options);
+    let metrics = daemon.line("metrics at");
+    let (_, address) = metrics.split_once("http://").expect("an address");
+    let address = address.strip_suffix("/metrics").expect("a path");
+    let count = |cause: &str| -> f64 {
+        let scraped = scrape(address);
+        let series = format!("fxtrec_incidents_total{{cause=\"{cause}\"}} ");
+        let value = scraped.lines().find_map(|line| line.strip_prefix(&series));
+        value
+            .and_then(|value| value.parse().ok())
+            .unwrap_or_else(|| panic!("no {cause}: {scraped}"))
+    };
+    assert_eq!(count("runqueue"), 0.0, "the series exists before the first incident");
+    let mut spike = Command::new(SPIKE);
+    let mut spike = Process::start(spike.args(["1000", "tardier"]).stdout(Stdio::piped()));
+    spike.stdout().read_line(&mut String::new()).expect("it says that it has begun");
+    wait::until("an incident is counted", || {
+        std::thread::sleep(std::time::Duration::from_millis(200));
+        count("runqueue") >= 1.0
+    });
+    spike.kill();
 }
 
 #[test]

@@ -46,6 +46,7 @@ fn what_is_late_in_a_command_is_printed_with_its_cause_and_the_worst_of_it_is_ke
         let sentence = incident["sentence"].as_str().expect("a sentence");
         assert!(sentence.starts_with("tardy["), "{sentence}");
         assert!(sentence.contains(" for CPU") && sentence.contains("spike["), "{sentence}");
+        assert_eq!(line["cause"], "runqueue", "{sentence}");
         assert!(line["excess_ns"].as_u64().is_some_and(|excess| excess >= 30_000_000), "{line}");
         assert!(ends.insert(incident["to_ns"].as_u64()), "no incident is printed twice: {line}");
     }

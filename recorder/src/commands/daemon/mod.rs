@@ -5,6 +5,7 @@
 
 mod alerts;
 mod error;
+mod incidents;
 mod metrics;
 mod sockets;
 
@@ -80,6 +81,9 @@ pub fn run(args: &DaemonArgs, err: &mut dyn Write) -> Result<(), DaemonError> {
     }
     let started = args.alert_dir.as_ref().map(|folder| alerts::start(args, folder)).transpose()?;
     let (recorder, for_metrics) = started.unzip();
+    let started = args.incidents.map(|min| incidents::start(min.duration())).transpose();
+    let started = started.map_err(DaemonError::while_doing("count incidents"))?;
+    let (watch, counts) = started.unzip();
     let metrics = match args.metrics {
         Some(MetricsAddress(address)) => Some(metrics::start(metrics::Wanted {
             address,
@@ -87,6 +91,7 @@ pub fn run(args: &DaemonArgs, err: &mut dyn Write) -> Result<(), DaemonError> {
             most_series: args.metrics_series,
             cgroup_root: args.cgroup_root.clone(),
             alerts: for_metrics,
+            incidents: counts,
         })?),
         None => None,
     };
@@ -107,6 +112,7 @@ pub fn run(args: &DaemonArgs, err: &mut dyn Write) -> Result<(), DaemonError> {
     // From now on, new clients cannot connect.
     drop(sockets);
     drop(metrics);
+    drop(watch);
     drop(recorder);
     if !end(service) {
         let _ = writeln!(err, "fxtrec: the session did not end within {} s", END.as_secs());

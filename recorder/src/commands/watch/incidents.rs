@@ -107,6 +107,7 @@ struct Line<'a> {
     version: u32,
     unix_ns: u64,
     excess_ns: u64,
+    cause: &'static str,
     file: Option<String>,
     incident: &'a Explanation,
 }
@@ -118,6 +119,7 @@ impl Incident {
             version: VERSION,
             unix_ns: u64::try_from(self.end.as_nanos()).unwrap_or(u64::MAX),
             excess_ns: self.excess_ns,
+            cause: self.explanation.cause(),
             file: file.map(|path| path.display().to_string()),
             incident: &self.explanation,
         };

@@ -123,6 +123,7 @@ fn who_waits_for_its_own_request_to_a_disk() {
         (Some("write"), Some("vda"))
     );
     assert_eq!(request.thread.as_ref().map(|who| who.koid), Some(100));
+    assert_eq!(why.cause(), "disk");
 }
 
 #[test]

@@ -63,6 +63,7 @@ fn the_request_that_takes_unusually_long_is_explained_and_not_the_longest_wait()
     );
     assert_eq!((why.subject, why.units, why.median_ns), ("unit", Some(39), Some(200_000)));
     assert_eq!(why.idle_in.as_deref(), Some("clock_nanosleep"));
+    assert_eq!(why.cause(), "on_cpu", "the server ran");
     assert_eq!(why.meanwhile[0].thread.as_ref().map(|who| who.tid), Some(102));
     let answer = super::try_ask(&client_and_server(50_000), &Query::default()).expect("an answer");
     let mut text = Vec::new();

@@ -4,7 +4,8 @@ use fxtrec_blame::Class;
 use fxtrec_blame::threads::Index;
 
 use super::{
-    Known, LEAST_SINGLE, LEAST_UNITS, LEAST_WAITS, Processes, StackIds, Unit, Waits, compare,
+    Divided, Known, LEAST_SINGLE, LEAST_UNITS, LEAST_WAITS, Processes, StackIds, Unit, Waits,
+    compare,
 };
 
 /// Why a long wait is not an incident.
@@ -71,7 +72,7 @@ impl Waits {
                 false => usual(true, wait.call, this, list),
             };
         };
-        let (units, is_idle, _) = self.units(thread, &places, main, &idle);
+        let Divided { units, is_idle, .. } = self.units(thread, &places, main, &idle);
         if let Some(at) = at.filter(|at| is_idle[*at]) {
             return Some(Normal::Idle { call: thread.waits[at].call() });
         }

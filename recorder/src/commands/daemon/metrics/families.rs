@@ -1,6 +1,6 @@
 //! The served data, for all formats: families of samples with labels.
 
-use super::super::alerts::AlertFiles;
+use super::Others;
 use super::ledger::{Group, Labels, Ledger};
 use crate::kernel::bpf::counts::{Figures, Histogram, Measure, Missing};
 use crate::units::cgroup::Owner;
@@ -93,7 +93,7 @@ pub(super) fn families(
     ledger: &Ledger,
     missing: Missing,
     tells: Tells,
-    alerts: Option<&AlertFiles>,
+    others: &Others,
 ) -> Vec<Family> {
     let series = ledger.series().map(|(labels, figures)| (labels_of(labels), figures)).collect();
     let series = Series(series);
@@ -165,16 +165,23 @@ pub(super) fn families(
         help: "What is missing from the figures.",
         samples: lost.into(),
     });
-    families.extend(alerts.map(|files| {
-        let sample = |(alert, count): (&str, u64)| {
-            Sample::number(vec![("alert", alert.to_owned())], count as f64)
-        };
-        Family {
-            name: "fxtrec_alert_files",
-            kind: Kind::Counter,
-            help: "Files written for an alert.",
-            samples: files.counts().map(sample).collect(),
+    let by = |label: &'static str| {
+        move |(name, count): (&str, u64)| {
+            Sample::number(vec![(label, name.to_owned())], count as f64)
         }
+    };
+    families.extend(others.files.as_deref().map(|files| Family {
+        name: "fxtrec_alert_files",
+        kind: Kind::Counter,
+        help: "Files written for an alert.",
+        samples: files.counts().map(by("alert")).collect(),
+    }));
+    let incidents = others.incidents.as_ref().and_then(|counts| counts.now());
+    families.extend(incidents.map(|counts| Family {
+        name: "fxtrec_incidents",
+        kind: Kind::Counter,
+        help: "Units of work that took much longer than usual.",
+        samples: counts.into_iter().map(by("cause")).collect(),
     }));
     let gauge = |name, help, labels, value| Family {
         name,

@@ -29,6 +29,7 @@ use std::time::{Duration, Instant};
 use ledger::Ledger;
 
 use super::alerts::{AlertFiles, FigureAlerts, ForMetrics};
+use super::incidents;
 use crate::commands::http::Request;
 use crate::commands::live::{self, LiveError, groups::Groups};
 use crate::kernel::bpf::counts::{KeyBy, SchedCounts};
@@ -87,6 +88,8 @@ pub(super) struct Wanted {
     pub(super) cgroup_root: Option<PathBuf>,
     /// Alerts to check in addition.
     pub(super) alerts: Option<ForMetrics>,
+    /// The incidents, if they are counted.
+    pub(super) incidents: Option<incidents::Counts>,
 }
 
 /// Why there are no metrics.
@@ -131,13 +134,21 @@ pub(super) fn start(wanted: Wanted) -> Result<Metrics, MetricsError> {
     let (alerts, files) = wanted.alerts.unzip();
     let alerts = alerts.flatten();
     let (rendered, stop_server) = (Rendered::default(), stop.clone());
+    let others = Others { files, incidents: wanted.incidents };
     let mut server =
-        Server { listener, address, counts, ledger, alerts, files, rendered, stop: stop_server };
+        Server { listener, address, counts, ledger, alerts, others, rendered, stop: stop_server };
     let thread = std::thread::Builder::new()
         .name("fxtrec-metrics".to_owned())
         .spawn(move || server.run())
         .map_err(MetricsError::Thread)?;
     Ok(Metrics { address, stop, thread: Some(thread) })
+}
+
+/// Figures that are counted elsewhere, if they are.
+#[derive(Debug)]
+struct Others {
+    files: Option<Arc<AlertFiles>>,
+    incidents: Option<incidents::Counts>,
 }
 
 #[derive(Debug)]
@@ -147,8 +158,7 @@ struct Server {
     counts: SchedCounts,
     ledger: Ledger,
     alerts: Option<FigureAlerts>,
-    /// The files of alerts.
-    files: Option<Arc<AlertFiles>>,
+    others: Others,
     rendered: Rendered,
     stop: StopToken,
 }
@@ -214,7 +224,7 @@ impl Server {
         let missing = self.counts.missing();
         let tells =
             Tells { steal: self.counts.tells_steal(), throttles: self.counts.tells_throttles() };
-        let families = families::families(&self.ledger, missing, tells, self.files.as_deref());
+        let families = families::families(&self.ledger, missing, tells, &self.others);
         let body = match format {
             Format::Protobuf => protobuf::write(&families),
             Format::Plain | Format::OpenMetrics => text::write(&families, format).into_bytes(),
