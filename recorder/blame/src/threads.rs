@@ -41,7 +41,7 @@ impl Recorders {
 /// The limit, in bytes, for names that programs gave their threads and processes, with the overhead of each.
 pub const MOST_TOLD_BYTES: usize = 32 << 20;
 
-/// The overhead of a thread or process with a name, in bytes: places in a half-full map.
+/// The overhead of a thread or process with a name, in bytes: slots in a half-full map.
 const NAMED_BYTES: usize = 160;
 
 /// The overhead of a name, in bytes.

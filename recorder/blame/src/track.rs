@@ -69,7 +69,7 @@ enum Pending {
 
 #[derive(Clone, Copy, Debug)]
 struct Gap {
-    /// Since when events may be missing.
+    /// The time from which events may be missing.
     begin: u64,
     /// When the gap was reported.
     told: u64,
@@ -788,7 +788,7 @@ impl Tracker {
         }
     }
 
-    /// The same for one thread.
+    /// Doubtful states of one thread become unknown: see [`settle`](Self::settle).
     pub fn settle_thread<S: Sink>(&self, index: Index, sink: &mut S) {
         let Some(thread) = self.threads.get(index as usize) else { return };
         let open =

@@ -1,4 +1,4 @@
-//! Which requests disks had in some intervals, as far as the ends of waits tell.
+//! Which requests disks had in some intervals, as far as the ends of waits show.
 
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, VecDeque};

@@ -214,7 +214,7 @@ pub(crate) struct Keep {
     pub(crate) at_once: bool,
 }
 
-/// The same, with a limit on the size of the log.
+/// Explains with a limit on the size of the log.
 pub(crate) fn explain_keeping<'r>(
     query: &Query,
     mut open: impl FnMut() -> Result<Reader<'r>, Error>,
@@ -406,7 +406,7 @@ impl Meanwhile {
 /// How long each thread ran in some intervals, and waited for a CPU.
 struct Ran<'a> {
     intervals: &'a [Interval],
-    /// Since when each thread runs, or waits for a CPU.
+    /// When each thread began to run, or to wait for a CPU.
     since: FxHashMap<Index, (u64, bool)>,
     /// By interval.
     sums: Vec<FxHashMap<Index, (u64, u64)>>,

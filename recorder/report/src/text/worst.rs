@@ -76,7 +76,7 @@ pub fn worst_of_all(report: &Report) -> Option<(&'static str, String)> {
     let blocked = Span { begin: delay.span.begin, end: delay.able }.length();
     let waited = Span { begin: delay.able, end: delay.span.end }.length();
     let call = in_call(report, delay.call);
-    let until = delay.waker.as_ref().map(|waker| format!(" until {} woke it", party(waker)));
+    let until = delay.waker.as_ref().map(|waker| format!(" until woken by {}", party(waker)));
     let until = until.unwrap_or_default();
     let mut sleeps = report.threads.iter().flat_map(|thread| &thread.sleeps);
     let is_it = |sleep: &&Sleep| {

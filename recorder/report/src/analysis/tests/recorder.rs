@@ -117,7 +117,7 @@ fn a_thread_that_waits_for_a_late_one_is_the_worst_and_the_sentence_says_for_wha
     scene.end(ms(200));
     let report = scene.report();
     let text = crate::text::worst_of_all(&report).expect("it is told");
-    let expected = "34.0 ms: audio[101] was blocked in futex for 29.0 ms until logger[102] woke it, \
+    let expected = "34.0 ms: audio[101] was blocked in futex for 29.0 ms until woken by logger[102], \
                     then waited 5.00 ms for CPU 0; meanwhile there: logger[102] 5.00 ms";
     assert_eq!(text, ("worst delay", expected.to_owned()));
 }
