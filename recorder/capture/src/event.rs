@@ -52,7 +52,7 @@ pub struct Switch {
     pub next: Tid,
     /// The outgoing thread's kernel priority: below 100 real-time or deadline, 100 to 139 for nice -20 to 19.
     pub prev_prio: i32,
-    /// The same for the incoming thread.
+    /// The incoming thread's kernel priority.
     pub next_prio: i32,
     /// The state in which the thread is switched out.
     pub state: PrevState,
@@ -113,9 +113,9 @@ pub struct Kept {
     pub kept: Nanos,
     /// The CPU of the queue.
     pub cpu: Cpu,
-    /// The same as in [`Throttle`].
+    /// As in [`Throttle`].
     pub own: u32,
-    /// The same as in [`Throttle`].
+    /// As in [`Throttle`].
     pub of_queues: bool,
     /// Whether the thread was just moved to this queue; otherwise it leaves the queue.
     pub begins: bool,

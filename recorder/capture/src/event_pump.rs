@@ -98,7 +98,7 @@ impl EventPump {
         self.open
     }
 
-    /// Notes the time of an event, and passes a loss on to find its cause.
+    /// Stores the time of an event, and passes a loss on to find its cause.
     #[inline]
     fn see(&mut self, time: Nanos, cpu: Cpu, event: &Event) {
         // A loss of unknown size needs no search for its cause: the CPU could not be recorded before.

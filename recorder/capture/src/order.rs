@@ -40,7 +40,7 @@ use payloads::Payloads;
 /// How long a quiet CPU may hold up the others.
 pub const WINDOW: Nanos = Nanos(100_000_000);
 
-/// The same while the queues of all CPUs are crowded.
+/// [`WINDOW`] while the queues of all CPUs are crowded.
 pub const CROWDED_WINDOW: Nanos = Nanos(10_000_000);
 
 /// Queues are crowded from this number of events on, which takes some MiB: events that leave the caches before their turn cost half as much

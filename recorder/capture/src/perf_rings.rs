@@ -50,7 +50,7 @@ impl CpuRing {
         matches!(event.kind, Kind::Running { tid, .. } if self.incoming == Some(Tid(tid.0)))
     }
 
-    /// Notes an event of the ring.
+    /// Counts an event of the ring.
     #[inline]
     fn count(&mut self, event: &Event) {
         match event.kind {

@@ -93,9 +93,9 @@ pub struct Causes {
     /// How long quotas stopped each cgroup in total, by the kernel's own counts. This is not reported by a source: it is known about the
     /// machine.
     pub quotas: bool,
-    /// In which system call a thread blocks.
+    /// The system call in which a thread blocks.
     pub syscall: bool,
-    /// On which futex a thread blocks. Recorded only if requested; otherwise it does not count as missing.
+    /// The futex on which a thread blocks. Recorded only if requested; otherwise it does not count as missing.
     pub futex: bool,
     /// Which kernel lock a thread waits for. The same applies as for futexes.
     pub kernel_lock: bool,

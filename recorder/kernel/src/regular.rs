@@ -49,7 +49,7 @@ const HOLD: OFlag = OFlag::O_PATH.union(OFlag::O_CLOEXEC);
 pub enum Links {
     /// All links that stay within the root.
     Followed,
-    /// The same, except a link at the end of the path.
+    /// Links that stay within the root, except one at the end of the path.
     NotLast,
     /// No links, and no mount is crossed.
     None,

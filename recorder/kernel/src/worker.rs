@@ -76,8 +76,8 @@ impl Worker {
         Worker::run(command)
     }
 
-    /// The same, with a `word` that selects its task, and with the environment and the working directory of this process, for paths that a
-    /// user has named.
+    /// Starts a worker with a `word` that selects its task. It keeps the environment and the working directory of this process, for paths
+    /// that a user has named.
     ///
     /// # Errors
     /// The same as for [`Worker::start`].
@@ -210,7 +210,7 @@ impl Workers {
         self.ask_for(question, descriptor, Duration::MAX)
     }
 
-    /// The same, waiting no longer than `most`.
+    /// The answer, for which it waits at most `most`.
     pub fn ask_for(
         &mut self,
         question: &[u8],

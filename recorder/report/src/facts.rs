@@ -88,7 +88,7 @@ impl Facts {
     }
 }
 
-/// The same during the pass.
+/// [`Facts`] during the pass.
 #[derive(Debug, Default)]
 pub(super) struct FactTallies {
     tallies: [Tally; 4],

@@ -124,7 +124,7 @@ impl Origin {
         Origin::recorded_by(&self.version, &self.source)
     }
 
-    /// The same for `version` and `source` of `trace_info`.
+    /// The recorder's version, from `version` and `source` of `trace_info`.
     pub fn recorded_by<'a>(version: &'a str, source: &str) -> Option<&'a str> {
         let is_own = matches!(source, "bpf" | "perf" | "ftrace");
         Some(version).filter(|version| is_own && !version.is_empty())

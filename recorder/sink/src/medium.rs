@@ -100,7 +100,7 @@ impl Medium for Stream {
     }
 
     fn unread(&self) -> u64 {
-        // As long as there is a reader, it may still read them.
+        // While the pipe has a reader, it may still read them.
         if pipe::reader_has_gone(&self.0) { pipe::waiting(&self.0).unwrap_or(0) } else { 0 }
     }
 }

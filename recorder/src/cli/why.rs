@@ -103,7 +103,7 @@ pub enum WhyMetric {
 }
 
 impl WhyMetric {
-    /// The same for the query.
+    /// This metric in the query's type.
     pub fn metric(self) -> why::Metric {
         match self {
             WhyMetric::Late => why::Metric::Late,

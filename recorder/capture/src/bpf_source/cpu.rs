@@ -235,7 +235,7 @@ impl CpuLane {
         Look { brought: self.held.records.len() - before, drained: self.drained }
     }
 
-    /// Notes whether the CPU is online. If it is not, its lane must be read before [`CpuLane::tell_offline`].
+    /// Stores whether the CPU is online. If it is not, its lane must be read before [`CpuLane::tell_offline`].
     pub(super) fn follow(&mut self, is_online: bool) {
         self.away = match self.away {
             _ if is_online => Away::No,

@@ -15,7 +15,7 @@ use rustc_hash::FxHashMap;
 use crate::event::Throttle;
 use fxtrec_units::{Cpu, Nanos};
 
-/// Since when a thread may not run.
+/// The time at which a thread was throttled.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Throttled {
     pub since: Nanos,

@@ -28,7 +28,7 @@ const METRICS: usize = Metric::ALL.len() + Metric::FACTS.len();
 /// How often triggers may fire.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Limits {
-    /// For this long after a trigger has fired, no trigger fires.
+    /// Minimum time between triggers.
     pub interval: Nanos,
     /// No more than these in total.
     pub most: Option<u32>,
@@ -329,7 +329,7 @@ impl Watch {
         self.triggers[trigger].condition.as_ref().is_none_or(is_true)
     }
 
-    /// Whether something may fire now; counted in either case.
+    /// Whether a trigger may fire now; counts it in either case.
     pub fn admit(&mut self, time: Nanos) -> bool {
         if self.limits.most.is_some_and(|most| self.counts.fired >= u64::from(most)) {
             self.counts.too_many += 1;

@@ -372,7 +372,7 @@ impl Stacks {
         self.records.explained(encoder.recorder(), ended, &self.records.counted(self.counts))
     }
 
-    /// Since when ended threads must be remembered, for stacks that are sent later: see [`Encoder::forget_departed`].
+    /// The time from which ended threads must be remembered, for stacks that are sent later: see [`Encoder::forget_departed`].
     pub fn known_since(&self, ended: Nanos) -> Nanos {
         const MEMORY: u64 = 2_000_000_000;
         let handled = self.handled.load(Ordering::Relaxed);

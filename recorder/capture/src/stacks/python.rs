@@ -287,7 +287,7 @@ impl Collector {
         self.pythons.walked.insert(pid, (interpreter, base));
     }
 
-    /// Notes that a program has this mapping, if it is of an interpreter.
+    /// Remembers that a program has this mapping, if it is of an interpreter.
     pub(super) fn note_python(&mut self, number: usize, pid: Pid, mapping: &ExecutableMapping) {
         if !self.rings.walks_python() {
             return;

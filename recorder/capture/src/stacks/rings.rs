@@ -36,7 +36,7 @@ const LATE: Duration = Duration::from_millis(50);
 /// may be added.
 pub(super) const MOST_BYTES: usize = 8 << 20;
 
-/// The same for records of code. Anything beyond that is lost and counted.
+/// How many bytes of code records are kept. Anything beyond that is lost and counted.
 pub(super) const MOST_CODE: usize = 8 << 20;
 
 /// How late the thread that processes the data may be, or how many bytes of samples may wait, before it gets high priority.

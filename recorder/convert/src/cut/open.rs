@@ -35,7 +35,7 @@ pub(super) struct Open {
     counters: BTreeMap<(Koid, String, u64), Counter>,
     /// When cgroups were throttled.
     periods: Periods,
-    /// The waits that the beginning of the window cuts: since when, and whether they began throttled.
+    /// The waits that the beginning of the window cuts: when they began, and whether they began throttled.
     cut: FxHashMap<Koid, Does>,
 }
 

@@ -474,7 +474,7 @@ impl BpfEvents {
         self.missed_by(&self.programs)
     }
 
-    /// The same for beginnings and ends of system calls.
+    /// How many beginnings and ends of system calls no program saw for that reason.
     pub fn missed_calls(&self) -> u64 {
         self.calls.as_ref().map_or(0, |calls| self.missed_by(&calls.programs))
     }

@@ -1,4 +1,4 @@
-//! User probes whose hits a BPF program reports: one link holds all places of a file, if the kernel has such links (6.6).
+//! User probes whose hits a BPF program reports: one link holds all locations of a file, if the kernel has such links (6.6).
 //!
 //! ```text
 //!   place 1 --+                        +--> CPU 0: perf event --> ring
@@ -44,7 +44,7 @@ pub(super) struct Hit {
 /// Offset of the probe's number in a sample; 16 bits.
 pub const NUMBER_AT: u16 = offset_of!(Hit, cookie) as u16;
 
-/// The task of the program at a place, as in `probes.bpf.c`.
+/// The task of the program at a location, as in `probes.bpf.c`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 #[repr(C)]
 pub(super) struct Way {
@@ -109,7 +109,7 @@ fn register(place: &str) -> Option<i16> {
     i16::try_from(index * size_of::<u64>()).ok()
 }
 
-/// A place, and the values to read there.
+/// A location, and the values to read there.
 #[derive(Clone, Debug)]
 pub struct Probe {
     pub place: Place,
@@ -150,7 +150,7 @@ pub fn output(sys: &dyn BpfSys, possible: usize) -> Result<Arc<OwnedFd>, BpfErro
     map.map(Arc::new).map_err(|error| BpfError::Map { what: "hits of probes", error })
 }
 
-/// The links that hold the places. Dropping this detaches them.
+/// The links that hold the locations. Dropping this detaches them.
 #[derive(Debug)]
 #[must_use]
 pub struct Links {
@@ -158,8 +158,8 @@ pub struct Links {
 }
 
 impl Links {
-    /// Attaches the program to all places. It writes to `outputs`; samples with a stack pointer are written to the second one. Nothing is
-    /// written while a CPU has no enabled event there.
+    /// Attaches the program to all locations. It writes to `outputs`; samples with a stack pointer are written to the second one. Nothing
+    /// is written while a CPU has no enabled event there.
     ///
     /// # Errors
     /// [`BpfError`] of the first call that the kernel refuses; nothing stays attached then.
@@ -255,7 +255,7 @@ mod tests {
     use crate::bpf::fake;
     use crate::bpf::sys::ProgramSpec;
 
-    /// Grants everything, and remembers the places of each link.
+    /// Grants everything, and remembers the locations of each link.
     #[derive(Debug, Default)]
     struct Granting {
         refuses_links: bool,
@@ -361,7 +361,7 @@ mod tests {
         let mut probes = [probe(&binary(), 0, false, &values), probe(&binary(), 1, false, &[])];
         probes[1].user_stack = true;
         let outputs = [Some(plain.as_fd()), Some(stacks.as_fd())];
-        // A file without pages cannot contain a place.
+        // A file without pages cannot contain a location.
         match Links::open(&sys, &probes, outputs).expect_err("not a program's file") {
             BpfError::Attach { .. } => {}
             BpfError::Load { log, .. } if log.contains("invalid func") => {

@@ -15,7 +15,7 @@
 //!   ring the bell, if it is time to
 //! ```
 //!
-//! The program on the beginning of a wake-up notes the waker for the program on its completion, which may run on another CPU, in an
+//! The program on the beginning of a wake-up stores the waker for the program on its completion, which may run on another CPU, in an
 //! interrupt.
 
 use std::borrow::Cow;
@@ -68,7 +68,7 @@ pub struct Way {
     pub interrupts: InterruptCount,
     pub steal: bool,
     pub throttles: bool,
-    /// In which system call a thread blocks, and on which futex.
+    /// The system call in which a thread blocks, and the futex.
     pub syscalls: bool,
     pub futexes: bool,
 }

@@ -156,7 +156,7 @@ pub struct Places<'a> {
 pub struct AttachedPlace {
     /// Offset in the file, in bytes.
     pub offset: u64,
-    /// Offset in the file of a counter that must be above zero while the place is attached; 0 if there is none.
+    /// Offset in the file of a counter that must be above zero while the location is attached; 0 if there is none.
     pub semaphore: u64,
     /// The value that the program gets there.
     pub cookie: u64,
@@ -187,7 +187,7 @@ pub trait BpfSys: Debug {
         Err(io::ErrorKind::Unsupported.into())
     }
 
-    /// `BPF_LINK_CREATE`: the program runs at each of the places until the descriptor is closed (since Linux 6.6).
+    /// `BPF_LINK_CREATE`: the program runs at each of the locations until the descriptor is closed (since Linux 6.6).
     fn attach_to_places(&self, _program: BorrowedFd<'_>, _: &Places<'_>) -> io::Result<OwnedFd> {
         Err(io::ErrorKind::Unsupported.into())
     }

@@ -46,7 +46,7 @@ impl Binary {
     }
 }
 
-/// A place in a program at which the kernel reports each hit.
+/// A location in a program at which the kernel reports each hit.
 #[derive(Clone, Debug)]
 pub struct Place {
     pub binary: Binary,

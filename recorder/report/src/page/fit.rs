@@ -33,7 +33,7 @@ const STACKS_ENTRY: usize = 1_500;
 /// The highest block number.
 const HIGHEST: usize = 99_999_999;
 
-/// After this many halvings, nothing is left.
+/// Maximum number of halvings; after that many, nothing is left.
 const MOST_ROUNDS: u32 = 80;
 
 /// If the spans of the coarsest level take too much space, spans that are closer than a width are merged. This limits the width, in bins of

@@ -244,7 +244,7 @@ impl Client {
         self.write(wire::Snapshot { output: 0, fired: None }, output)
     }
 
-    /// The same for the snapshot of the oldest trigger that fired and was not requested yet.
+    /// Has the snapshot of the oldest trigger that fired, and was not requested yet, written to `output`.
     ///
     /// # Errors
     /// [`ClientError`].

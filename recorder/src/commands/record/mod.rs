@@ -99,7 +99,8 @@ pub fn run(args: RecordArgs, err: &mut dyn Write) -> Result<u8, RecordError> {
     run_on(&RunningKernel, args, err)
 }
 
-/// The same, but if the source is `bpf`, it gets its events from a simulated kernel, as in the benchmarks of machines with many CPUs.
+/// Records like [`run`], but if the source is `bpf`, it gets its events from a simulated kernel, as in the benchmarks of machines with many
+/// CPUs.
 ///
 /// # Errors
 /// As of [`run`].

@@ -100,21 +100,21 @@ impl Summary<'_> {
         }
         writeln!(f, "  stacks     {}", count(counts.written))?;
         let odd = [
-            (counts.kernel_unreadable, "without the kernel's part, which could not be walked"),
-            (counts.kernel_too_deep, "cut: the kernel's part is too deep"),
-            (counts.user_unreadable, "without the program's part, which could not be walked"),
-            (counts.user_too_deep, "cut: the program's part is too deep"),
-            (counts.user_cut, "cut: the program's part ends early (--unwind dwarf copies more)"),
+            (counts.kernel_unreadable, "without the kernel stack, which could not be walked"),
+            (counts.kernel_too_deep, "truncated: the kernel stack is too deep"),
+            (counts.user_unreadable, "without the user stack, which could not be walked"),
+            (counts.user_too_deep, "truncated: the user stack is too deep"),
+            (counts.user_cut, "truncated: the user stack ends early (--unwind dwarf copies more)"),
             (
                 counts.user_unproved,
-                "may lack a caller: the program's part was walked by frame pointers alone",
+                "may lack a caller: the user stack was walked by frame pointers alone",
             ),
             (counts.python, "lack Python functions, or have them misplaced"),
             (
                 counts.unknown_pythons,
                 "programs with an unknown version of Python: its functions are not shown",
             ),
-            (counts.user_no_room, "without the program's part: too many different stacks"),
+            (counts.user_no_room, "without the user stack: too many different stacks"),
             (counts.lost, "more lost: a buffer was full, or there was no time for them at the end"),
             (counts.unseen, "switches that the BPF program for stacks did not see"),
             (

@@ -85,7 +85,8 @@ impl<L: Lanes> Encoder<L> {
         self.measured(time, incoming, queue)
     }
 
-    /// The same for a switch without facts, in a recording of all threads: hardly any duration meets a trigger.
+    /// Called instead of [`watch_switch`](Self::watch_switch) for a switch without facts, in a recording of all threads: hardly any
+    /// duration meets a trigger.
     #[inline]
     pub(super) fn watch_plain_switch(
         &mut self,
@@ -389,7 +390,7 @@ impl<L: Lanes> Encoder<L> {
         self.fire(Fired { trigger, time, since: None, cpu, thread: None, value, from: None }, slot)
     }
 
-    /// Notes the trigger that fired and its thread, unless it is too soon after the last one or too many have fired.
+    /// Stores the trigger that fired and its thread, unless it is too soon after the last one or too many have fired.
     #[cold]
     fn fire(&mut self, mut fired: Fired, slot: Option<Slot>) -> Result<(), Closed> {
         let Some(watch) = &mut self.watch else { return Ok(()) };

@@ -149,7 +149,7 @@ impl<'a> Filter<'a> {
         }
     }
 
-    /// Notes a record of the thread; returns whether this is the first record of a thread that waits at the end.
+    /// Stores a record of the thread; returns whether this is the first record of a thread that waits at the end.
     fn see(&mut self, koid: u64) -> bool {
         let seen = self.unseen.remove(&Koid(koid));
         if seen {

@@ -26,7 +26,7 @@ use super::names::Names;
 use super::states::{self, States};
 use crate::tef::{CPUS_PROCESS, marks};
 
-/// The occupant of each CPU and the state of each thread, and since when.
+/// The occupant of each CPU and the state of each thread, and when each began.
 #[derive(Debug, Default)]
 pub(super) struct Slices {
     machine: Machine<Koid>,
