@@ -27,7 +27,7 @@ pub enum Key {
     Unknown(Reason),
 }
 
-/// The waker of a thread, as far as parts distinguish wakers.
+/// The waker of a thread, in the detail in which parts distinguish wakers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum EndedBy {
     Thread(Index),

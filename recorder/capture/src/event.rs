@@ -71,7 +71,7 @@ pub struct Switch {
 pub struct SliceFacts {
     /// How long the host had taken the CPU (steal time).
     pub steal: Nanos,
-    /// The facts about the quota, if the thread is runnable and may not run, or could not for some time.
+    /// The facts about the quota, if the thread is runnable but throttled, or was throttled for some time.
     pub throttled: Option<Throttle>,
     /// The futex that it blocks on, if that was requested.
     pub futex: Option<Futex>,
@@ -153,7 +153,7 @@ pub enum Waker {
 }
 
 impl Waker {
-    /// The waker, as far as the context of this event shows it, while `current` ran.
+    /// The waker according to the context of this event, while `current` ran.
     pub fn here(kind: WakeKind, current: Tid, in_interrupt: bool) -> Waker {
         match (kind, in_interrupt) {
             (WakeKind::Waking, true) => Waker::Interrupt,

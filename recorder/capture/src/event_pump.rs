@@ -72,7 +72,7 @@ impl EventPump {
         EventPump { ended: begin, open: true, losses, seen: Vec::new() }
     }
 
-    /// Passes on the current content of the rings, as far as its order is final.
+    /// Passes on the part of the rings' current content whose order is final.
     pub fn round(&mut self, source: &mut dyn Source, encoder: &mut Encoder<BatchedLanes>) {
         source.round(&mut |time, cpu, event, bytes| self.take(encoder, time, cpu, event, bytes));
         encoder.lanes().commit();

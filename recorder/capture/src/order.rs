@@ -581,7 +581,7 @@ impl Merger {
         self.has_more = false;
         let most = self.most_in_round.unwrap_or(BETWEEN_LOOKS);
         loop {
-            // Must be read before the rings: events from here on may not be in them yet.
+            // Must be read before the rings: events from here on might not be in them yet.
             let now = clock();
             let mut full = read(self, backlogs);
             self.note_crowd(backlogs);

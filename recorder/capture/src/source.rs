@@ -88,7 +88,7 @@ pub struct Causes {
     pub need_resched: bool,
     /// Each move of a thread to another queue.
     pub migrate: bool,
-    /// Which threads may not run because the quota of their cgroup is used up, and for how long.
+    /// Which threads cannot run because the quota of their cgroup is used up, and for how long.
     pub throttled: bool,
     /// How long quotas stopped each cgroup in total, by the kernel's own counts. This is not reported by a source: it is known about the
     /// machine.

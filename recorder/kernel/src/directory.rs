@@ -306,7 +306,7 @@ impl Directory {
         entries.map(|entry| entry.map(|entry| entry.file_name())).collect()
     }
 
-    /// Makes its entries survive a power failure, as far as the file system guarantees that.
+    /// Makes its entries survive a power failure, if the file system guarantees that.
     pub fn sync(&self) {
         let flags = OFlag::O_RDONLY | OFlag::O_DIRECTORY | OFlag::O_CLOEXEC;
         if let Ok(readable) = openat(self, ".", flags, Mode::empty()) {

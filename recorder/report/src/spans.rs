@@ -439,7 +439,7 @@ pub fn worst(
 }
 
 /// Measures the spans of a trace, which `open` opens twice: the spans of the threads and the time range that `selection` selects and
-/// `report` covers, as far as there is room.
+/// `report` covers, while there is space.
 ///
 /// # Errors
 /// The errors of [`Reader::next`], except for damage.

@@ -19,7 +19,7 @@ pub enum FilledUp {
     Unknown,
 }
 
-/// The provider of the scheduling records, as far as the trace was read.
+/// The provider of the scheduling records read so far.
 #[derive(Clone, Debug, Default)]
 pub struct Scheduler {
     provider: Option<ProviderId>,

@@ -18,7 +18,7 @@ pub(super) trait Medium: Send + Debug {
     /// Truncates to `length`. `false` if that is impossible.
     fn cut_back(&mut self, length: u64) -> io::Result<bool>;
 
-    /// How many of the last bytes written may not have been read yet.
+    /// How many of the last bytes written might not have been read yet.
     fn capacity(&self) -> u64 {
         0
     }

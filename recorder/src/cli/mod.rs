@@ -272,7 +272,7 @@ impl Cli {
     /// Parses a whole command line, including the program's own name, as [`Cli::parse_all`] does, and drops the display options.
     ///
     /// # Errors
-    /// As of [`Cli::parse_all`].
+    /// See [`Cli::parse_all`].
     pub fn parse_line<I, T>(line: I) -> Result<Command, clap::Error>
     where
         I: IntoIterator<Item = T>,

@@ -211,7 +211,7 @@ pub struct Request {
     pub queued_ns: Option<u64>,
     pub device_ns: Option<u64>,
     pub length_ns: Option<u64>,
-    /// Threads whose requests the disk had meanwhile, as far as known.
+    /// Threads known to have had requests in the disk meanwhile.
     pub beside: Vec<Beside>,
     /// The same as text.
     #[serde(skip)]

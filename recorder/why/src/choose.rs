@@ -276,7 +276,7 @@ impl Choice {
         self.to - self.from
     }
 
-    /// By how much it is longer than usual, as far as known.
+    /// By how much it is longer than usual, if known.
     fn excess(&self) -> u64 {
         match &self.subject {
             Subject::Unit(compared) => self.length().saturating_sub(compared.median),

@@ -291,7 +291,7 @@ pub(crate) fn explain_keeping<'r>(
     if frames.iter().any(Option::is_none) {
         let mut roster = Roster::default();
         roster.with_names_of(tracker.roster);
-        // The first pass has found the threads of COMMAND and of the recorder; this pass may not contain the records of which thread
+        // The first pass has found the threads of COMMAND and of the recorder; this pass might not contain the records of which thread
         // created another.
         let family = tracker.family;
         tracker = Tracker::new(roster);

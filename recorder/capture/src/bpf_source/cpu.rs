@@ -163,7 +163,7 @@ struct Decoder {
     /// The CPU of the lane.
     cpu: Cpu,
     names: Told,
-    /// With a narrow scope: the thread on the CPU, as far as the records show.
+    /// With a narrow scope: the thread on the CPU, if the records show it.
     current: Option<Option<Tid>>,
     /// Whether the records currently say which threads are in scope.
     by_group: bool,
@@ -367,8 +367,8 @@ impl Held {
         told.fold(0, u64::saturating_add)
     }
 
-    /// Time of the first record that has a time. The records before it refer to it, so they are passed on with it; it may not have arrived
-    /// yet, unless there is no room for it.
+    /// Time of the first record that has a time. The records before it refer to it, so they are passed on with it; it might not have
+    /// arrived yet, unless there is no space for it.
     #[inline]
     fn first(&self) -> Option<Nanos> {
         let full = || (self.records.len() >= QUEUE_EVENTS).then_some(self.youngest);

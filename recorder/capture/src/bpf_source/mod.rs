@@ -126,7 +126,7 @@ pub struct BpfSource {
     narrow: Option<ScopeBy>,
     /// Which cgroups are in scope, if the scope is by cgroup.
     groups: Option<Groups>,
-    /// Events that no program saw, as far as they have been reported: those of the scheduler, and system calls.
+    /// Reported events that no program saw: those of the scheduler, and system calls.
     missed: [u64; 2],
     /// The numbers of system calls, if programs report them.
     calls: Option<CallEvents>,

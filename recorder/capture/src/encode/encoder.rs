@@ -617,7 +617,7 @@ impl<L: Lanes> Encoder<L> {
         Side { koid: thread.koid, weight: thread.weight }
     }
 
-    /// Writes a switch as far as it is in scope; returns false if it is out of scope.
+    /// Writes the sides of a switch that are in scope; returns false if both are out of scope.
     fn write_switch(
         &mut self,
         time: Nanos,

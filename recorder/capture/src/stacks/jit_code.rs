@@ -40,7 +40,7 @@ pub(super) fn is_made(path: &Path) -> bool {
             .any(|start| path.starts_with(start))
 }
 
-/// The functions that a program has compiled, as far as stacks contain them.
+/// The functions that a program has compiled and that stacks contain.
 #[derive(Debug, Default)]
 pub(super) struct JitCode {
     /// Together with the token that counts it.

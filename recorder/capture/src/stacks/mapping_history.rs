@@ -210,7 +210,7 @@ impl MappingHistory {
         self.forget(until);
     }
 
-    /// The code of a process at that time, as far as it was reported.
+    /// The reported code of a process at that time.
     fn at(&self, pid: Pid, time: Nanos) -> Option<&AddressSpace> {
         self.of.get(&pid)?.iter().rev().find(|life| life.since <= time)
     }

@@ -70,7 +70,7 @@ impl Share {
 /// There is no lock: a thread that is lowered while it holds one would keep the others waiting.
 #[derive(Debug)]
 struct Order {
-    /// `None` if its priority may not be changed.
+    /// `None` if it is not permitted to change its priority.
     thread: OnceLock<ThreadId>,
     is_before: AtomicBool,
     /// Whether it keeps its high priority.
@@ -298,8 +298,8 @@ impl Rings {
         DrainBoost(self.order.clone())
     }
 
-    /// Makes the calling thread the one that processes the data; it has low priority while it is not late. If it
-    /// may not raise its priority again, its priority is not lowered.
+    /// Makes the calling thread the one that processes the data; it has low priority while it is not late. If it is not permitted to raise
+    /// its priority again, its priority is not lowered.
     pub(super) fn be_taken_by_this_thread(&self) {
         let this = ThreadId::current();
         if this.raise() && self.order.thread.set(this).is_ok() {

@@ -43,7 +43,7 @@ fn facts_of(name: &str) -> usize {
     1 + name.len() / FACT_BYTES
 }
 
-/// A program's code, as far as stacks contain it. Each mapping has the number of its module.
+/// The parts of a program's code that stacks contain. Each mapping has the number of its module.
 #[derive(Debug)]
 struct Program {
     process: Koid,

@@ -144,7 +144,7 @@ pub struct BpfEvents {
     notes: bool,
 }
 
-/// The facts that programs report in addition to events, as far as the kernel permits.
+/// The facts that programs report in addition to events, if the kernel permits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Tells {
     /// The time in interrupts, and when a switch was requested.

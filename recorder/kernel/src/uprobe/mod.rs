@@ -20,7 +20,7 @@ use perf_event_open_sys::bindings as b;
 
 pub use pmu::{Pmu, PmuError};
 
-/// A program or library that is held while it is probed: by `O_PATH`, if it may not respond.
+/// A program or library that is held while it is probed: by `O_PATH`, if it might not respond.
 #[derive(Clone, Debug)]
 pub struct Binary {
     _file: Arc<File>,

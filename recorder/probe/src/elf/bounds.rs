@@ -81,7 +81,7 @@ pub fn check<'d, R: ReadRef<'d>>(
     begins(elf, function.address, size, name, offset)
 }
 
-/// Checks that an instruction begins at `address`, at which no function is known, as far as unwind information permits.
+/// Checks that an instruction begins at `address`, at which no function is known, if unwind information permits.
 ///
 /// # Errors
 /// When none does.

@@ -63,7 +63,7 @@ impl Event {
     }
 }
 
-/// The time taken from a slice, as far as it was recorded.
+/// The time taken from a slice, if recorded.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Taken {
     /// Time taken by the host, in nanoseconds.

@@ -32,7 +32,7 @@ pub(super) struct Blocks {
     pub(super) levels: Vec<Vec<(usize, Option<usize>)>>,
     /// How many finer levels are left out.
     pub(super) levels_left_out: usize,
-    /// How many neighbouring bins look alike in the coarsest level.
+    /// How many neighbouring bins have equal content in the coarsest level.
     pub(super) alike: u32,
 }
 

@@ -273,7 +273,7 @@ impl Blocked {
         places
     }
 
-    /// The names of the functions of a stack, as far as they are known.
+    /// The known names of the functions of a stack.
     pub fn functions(&self, stack: &Stack) -> Vec<String> {
         let name = |frame: Frame<'_>| frame.function.map(str::to_owned);
         self.recorded.frames(stack).filter_map(name).collect()

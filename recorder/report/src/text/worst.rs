@@ -67,7 +67,7 @@ pub fn worst_of_all(report: &Report) -> Option<(&'static str, String)> {
     let (length, who) = (short(delay.span.length()), party(&delay.thread));
     let there = |wait: &Wait| {
         let ran = antagonists(wait, MOST_NAMED);
-        format!(" for CPU {}; meanwhile there: {ran}", report.cpu_name(wait.queued_on))
+        format!(" for CPU {}; ran instead: {ran}", report.cpu_name(wait.queued_on))
     };
     if delay.span.begin == delay.able {
         let there = wait.map_or_else(String::new, there);
@@ -141,7 +141,7 @@ pub fn write_worst(
         }
         return Ok(());
     }
-    let title = "The longest run-queue waits, and who had the CPU meanwhile:";
+    let title = "The longest run-queue waits, and what ran instead:";
     writeln!(out, "{}", look.heading(title))?;
     for (number, wait) in waits.into_iter().enumerate() {
         let (length, who) = (short(wait.length()), party(&wait.thread));

@@ -324,7 +324,7 @@ impl Provider {
         }
     }
 
-    /// Notes categories, as far as there is room: they are only displayed.
+    /// Stores categories while there is space: they are only displayed.
     fn learn(&mut self, categories: Vec<String>, others: usize) -> Result<(), Fault> {
         for category in categories {
             let bytes = size_of::<String>() * 2 + category.len();

@@ -103,7 +103,7 @@ pub fn run(args: RecordArgs, err: &mut dyn Write) -> Result<u8, RecordError> {
 /// CPUs.
 ///
 /// # Errors
-/// As of [`run`].
+/// See [`run`].
 pub fn run_on(
     kernel: &dyn EventKernel,
     args: RecordArgs,

@@ -15,8 +15,8 @@ use crate::encode::{unrecorded, weight};
 use fxtrec_units::{Cpu, Nanos};
 
 impl<L: Lanes> Encoder<L> {
-    /// The current state of the machine, as far as the trace shows it. Only an encoder with a [`Watch`](crate::flight::watch::Watch)
-    /// knows which threads wait for a CPU.
+    /// The current state of the machine according to the trace. Only an encoder with a [`Watch`](crate::flight::watch::Watch) knows which
+    /// threads wait for a CPU.
     pub fn present(&mut self) -> Moment {
         let mut moment = Moment::default();
         let living = self.living();

@@ -156,7 +156,7 @@ pub struct Registers {
     pub link: u64,
 }
 
-/// A user stack, as far as the kernel could read it.
+/// The part of a user stack that the kernel could read.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Walked {
     /// The return addresses found by frame pointers, the innermost first.

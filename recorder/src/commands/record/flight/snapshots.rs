@@ -250,7 +250,7 @@ impl Snapshots {
         let begun = rewind(&head, &[buffers], now)?;
         let (begin, moment) = begun.unwrap_or_else(|| (ending.ended, now.clone()));
         let since = shot.cause.as_ref().and_then(|cause| cause.fired.since);
-        // The whole window is in the file, as far as memory reaches back.
+        // The file has the part of the window that memory still holds.
         let least = since.map_or(0, |since| shot.at.0.saturating_sub(since.0) + LEAD.0);
         let before = self.window.before.map(|before| before.max(Nanos(least)));
         let from = before.map_or(begin, |before| Nanos(shot.at.0.saturating_sub(before.0)));
