@@ -280,7 +280,7 @@ impl Rings for FtraceRings {
         for ring in &mut self.rings {
             ring.watch = Some(ChainWatch::default());
         }
-        idle_probe::nap_on_each(self.cpus());
+        idle_probe::sleep_on_each(self.cpus());
         self.read(merger);
         let mut silent = Vec::new();
         for ring in &mut self.rings {

@@ -452,7 +452,7 @@ impl Rings for PerfRings {
 
     /// Reads nothing from the rings, and makes the kernel write switch records on CPUs where a task was not reported.
     fn find_silent(&mut self, _merger: &mut Merger) -> Result<Vec<Cpu>, SourceError> {
-        idle_probe::nap_on_each(self.cpus());
+        idle_probe::sleep_on_each(self.cpus());
         let mut silent = Vec::new();
         for CpuRing { events, .. } in &mut self.rings {
             events.ring.refresh();

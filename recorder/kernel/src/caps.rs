@@ -141,7 +141,7 @@ pub fn give_up_all() -> io::Result<()> {
 ///
 /// # Errors
 /// Errors of capset(2).
-pub fn give_up_those_of_the_file() -> io::Result<()> {
+pub fn drop_file_capabilities() -> io::Result<()> {
     if nix::unistd::geteuid().is_root() { Ok(()) } else { give_up_all() }
 }
 

@@ -103,7 +103,7 @@ impl Rights {
 ///
 /// # Errors
 /// Errors of capget(2) and capset(2).
-pub fn without_those_of_the_file<T>(what: impl FnOnce() -> T) -> io::Result<T> {
+pub fn without_file_capabilities<T>(what: impl FnOnce() -> T) -> io::Result<T> {
     if geteuid().is_root() {
         return Ok(what());
     }

@@ -120,9 +120,9 @@ impl Worker {
         send(&self.socket, question, descriptor).map_err(timed_out)?;
         let begun = Instant::now();
         let (mut done, mut moved) = (self.work_done(), begun);
-        self.hurry();
+        self.lend_priority();
         let wait = || {
-            self.hurry();
+            self.lend_priority();
             let (now, work) = (Instant::now(), self.work_done());
             if work != done {
                 (done, moved) = (work, now);
@@ -136,9 +136,9 @@ impl Worker {
     }
 
     /// Gives it the priority of the waiting thread, which other threads may raise at the same time.
-    fn hurry(&self) {
+    fn lend_priority(&self) {
         if let Some(process) = &self.process {
-            priority::lend_to(process.id());
+            priority::lend_priority_to(process.id());
         }
     }
 

@@ -230,7 +230,7 @@ impl CpuLane {
     pub(super) fn look(&mut self) -> Look {
         let before = self.held.records.len();
         // Must come first: everything that is written after this read has a later time.
-        self.at_rest = self.lane.is_at_rest();
+        self.at_rest = self.lane.is_quiescent();
         self.drained = self.held.add(|room, records| self.lane.take(room, records));
         Look { brought: self.held.records.len() - before, drained: self.drained }
     }

@@ -189,7 +189,7 @@ impl BpfSource {
         let narrow = owner.map(|_| ScopeBy::Owner).or(narrow);
         let (mut events, lanes) = BpfEvents::open(&*sys, bpf, &wanted)?;
         perf.tracepoints.clear();
-        let calls = asked.map(|(calls, _)| calls).filter(|_| events.tells_calls());
+        let calls = asked.map(|(calls, _)| calls).filter(|_| events.reports_calls());
         if calls.is_some() {
             perf.extras = perf.extras.iter().map(without_calls).collect();
             if !perf.event_ids() {
@@ -306,20 +306,20 @@ impl Source for BpfSource {
     }
 
     fn causes(&self, _silent: &[Cpu]) -> Causes {
-        let tells = self.events.tells();
+        let reported = self.events.reported();
         Causes {
-            steal: tells.steal,
-            irq: tells.irqs,
-            need_resched: tells.requests,
-            throttled: tells.throttles,
+            steal: reported.steal,
+            irq: reported.irqs,
+            need_resched: reported.requests,
+            throttled: reported.throttles,
             migrate: true,
-            syscall: tells.syscalls,
-            waker: tells.wakers,
-            interrupt_kind: tells.origins,
-            packets: tells.packets,
-            requests: tells.disk_requests,
-            futex: tells.futexes,
-            kernel_lock: tells.kernel_locks,
+            syscall: reported.syscalls,
+            waker: reported.wakers,
+            interrupt_kind: reported.origins,
+            packets: reported.packets,
+            requests: reported.disk_requests,
+            futex: reported.futexes,
+            kernel_lock: reported.kernel_locks,
             quotas: false,
         }
     }

@@ -113,7 +113,7 @@ impl Order {
             && !self.is_fixed.load(Ordering::SeqCst)
             && self.is_before.swap(false, Ordering::SeqCst)
         {
-            thread.be_patient();
+            thread.be_background();
             // Another thread may have raised it in between.
             let is_raised = self.is_before.load(Ordering::SeqCst);
             if is_raised || self.is_fixed.load(Ordering::SeqCst) {

@@ -192,7 +192,7 @@ impl Lane {
 
     /// Whether no program is writing. If so, everything that happened up to a millisecond before this read is below the head that
     /// [`Lane::take`] finds next; a store becomes visible in far less time than that.
-    pub fn is_at_rest(&self) -> bool {
+    pub fn is_quiescent(&self) -> bool {
         // Acquire: a program moves the head before it releases the lane.
         self.word(at::BUSY).load(Ordering::Acquire) != 1
     }

@@ -19,7 +19,7 @@ use std::sync::Arc;
 use super::events::BpfError;
 use super::object::{self, Given, Object};
 use super::programs::Loaded;
-use super::sys::{AttachedPlace, BpfSys, MapKind, MapSpec, On, Places};
+use super::sys::{AttachedLocation, BpfSys, MapKind, MapSpec, On, Places};
 use crate::format::{self, Field};
 use crate::perf::page_size;
 use crate::sys::Mapping;
@@ -182,14 +182,14 @@ impl Links {
         let choices = [("number_of_ways", ways.len() as u64)];
         let programs = Object::without_fields(&object::PROBES)?.with(&choices, &maps, &[])?;
         let program = Loaded::new(sys, &programs.get(NAME, On::Places)?)?;
-        let mut groups: Vec<(&Binary, bool, Vec<AttachedPlace>)> = Vec::new();
+        let mut groups: Vec<(&Binary, bool, Vec<AttachedLocation>)> = Vec::new();
         for probe in probes {
             let Place { binary, offset, on_return, semaphore } = &probe.place;
             // An equal way is already among them.
             let way = ways.binary_search(&Way::of(probe)).unwrap_or_default();
             let cookie = (way as u64) << WAY_SHIFT | u64::from(probe.number);
             let semaphore = semaphore.unwrap_or(0);
-            let place = AttachedPlace { offset: *offset, semaphore, cookie };
+            let place = AttachedLocation { offset: *offset, semaphore, cookie };
             let same = |group: &&mut (&Binary, bool, _)| {
                 group.0.name() == binary.name() && group.1 == *on_return
             };
@@ -198,7 +198,7 @@ impl Links {
                 None => groups.push((binary, *on_return, vec![place])),
             }
         }
-        let attach = |(binary, on_return, places): &(&Binary, bool, Vec<AttachedPlace>)| {
+        let attach = |(binary, on_return, places): &(&Binary, bool, Vec<AttachedLocation>)| {
             let places = Places { path: binary.name(), on_return: *on_return, places };
             let attached = sys.attach_to_places(program.fd(), &places);
             attached.map_err(|error| BpfError::Attach { name: NAME, error })
@@ -260,7 +260,7 @@ mod tests {
     struct Granting {
         refuses_links: bool,
         /// For each link: whether it is on return, offsets, semaphores and cookies.
-        links: Mutex<Vec<(bool, Vec<AttachedPlace>)>>,
+        links: Mutex<Vec<(bool, Vec<AttachedLocation>)>>,
     }
 
     fn descriptor() -> io::Result<OwnedFd> {
@@ -335,7 +335,7 @@ mod tests {
         ];
         let links = open(&sys, &probes).expect("nothing is refused");
         assert_eq!(links._links.len(), 3);
-        let place = |number: u64, semaphore, way: u64| AttachedPlace {
+        let place = |number: u64, semaphore, way: u64| AttachedLocation {
             offset: 0x1000 + number,
             semaphore,
             cookie: way << 16 | number,

@@ -288,7 +288,7 @@ pub fn all(
     }
     let mut choices = vec![
         setting.accounts.choice(),
-        ("tells_steal", way.steal.into()),
+        ("reports_steal", way.steal.into()),
         ("tells_irqs", setting.accounts.irqs.into()),
         ("tells_requests", setting.accounts.asking.into()),
         ("tells_syscalls", way.syscalls.into()),
@@ -296,7 +296,7 @@ pub fn all(
         ("tells_locks", setting.contentions.is_some().into()),
         ("tells_origins", setting.origins.is_some().into()),
         ("tells_disks", setting.requests.into()),
-        ("tells_throttles", way.throttles.into()),
+        ("reports_throttles", way.throttles.into()),
         ("tells_wakings", waking.into()),
         ("notes_waits", setting.notes.is_some().into()),
     ];

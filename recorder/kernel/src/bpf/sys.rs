@@ -149,11 +149,11 @@ pub struct Places<'a> {
     pub path: &'a CStr,
     /// Whether the program runs when the functions that begin there return.
     pub on_return: bool,
-    pub places: &'a [AttachedPlace],
+    pub places: &'a [AttachedLocation],
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct AttachedPlace {
+pub struct AttachedLocation {
     /// Offset in the file, in bytes.
     pub offset: u64,
     /// Offset in the file of a counter that must be above zero while the location is attached; 0 if there is none.
@@ -344,7 +344,8 @@ impl BpfSys for LinuxBpf {
         program: BorrowedFd<'_>,
         Places { path, on_return, places }: &Places<'_>,
     ) -> io::Result<OwnedFd> {
-        let words = |word: fn(&AttachedPlace) -> u64| places.iter().map(word).collect::<Vec<u64>>();
+        let words =
+            |word: fn(&AttachedLocation) -> u64| places.iter().map(word).collect::<Vec<u64>>();
         let (offsets, cookies) = (words(|place| place.offset), words(|place| place.cookie));
         let semaphores = words(|place| place.semaphore);
         let count = u32::try_from(places.len()).map_err(io::Error::other)?;

@@ -257,7 +257,7 @@ fn record(
     let opened = sink::open_series(&output, owner, given(&plan, owner), pieces, room)?;
     let Opened { sink, kept_old, owner_error, undo, hold, is_device } = opened;
     kept.clone_from(&hold);
-    let causes = Causes { quotas: watches.quotas.is_told(), ..source.causes(&silent) };
+    let causes = Causes { quotas: watches.quotas.is_readable(), ..source.causes(&silent) };
     for metric in unrecorded_metrics(&plan.flight.triggers, causes) {
         let text = "never fires: this recording does not have that fact";
         say(

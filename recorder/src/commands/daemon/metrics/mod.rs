@@ -212,8 +212,10 @@ impl Server {
         let begun = Instant::now();
         self.empty();
         let missing = self.counts.missing();
-        let tells =
-            Tells { steal: self.counts.tells_steal(), throttles: self.counts.tells_throttles() };
+        let tells = Tells {
+            steal: self.counts.reports_steal(),
+            throttles: self.counts.reports_throttles(),
+        };
         let families = families::families(&self.ledger, missing, tells, self.files.as_deref());
         let body = match format {
             Format::Protobuf => protobuf::write(&families),
