@@ -115,7 +115,7 @@ impl CpuRing {
 
     /// Reports losses that were not reported yet. The kernel writes a loss into the ring when there is room again and something to write;
     /// at the end of a recording, or of its CPU, that never happens.
-    fn tell_rest(&mut self, time: Nanos, merger: &mut Merger) {
+    fn report_remaining_losses(&mut self, time: Nanos, merger: &mut Merger) {
         let lost = self.events.lost(&*self.sys).unwrap_or(0);
         let count = lost.saturating_sub(self.told_lost);
         if count > 0 {
@@ -405,7 +405,7 @@ impl PerfRings {
         for mut ring in done {
             // The ring has stopped by itself. The time must not be earlier than the events that were already passed on.
             let time = ring.last.max(merger.emitted());
-            ring.tell_rest(time, merger);
+            ring.report_remaining_losses(time, merger);
             let goes_idle = !self.options.tracepoints.is_empty();
             // If the scheduler's events have another source, that source knows better when an offline CPU stopped.
             if goes_idle || online.contains(&ring.events.cpu()) {
@@ -494,10 +494,10 @@ impl Rings for PerfRings {
         self.readers.take_failure()
     }
 
-    fn tell_rest(&mut self, merger: &mut Merger) {
+    fn report_remaining_losses(&mut self, merger: &mut Merger) {
         for ring in &mut self.rings {
             let time = if ring.is_dead { ring.last } else { clock::now() };
-            ring.tell_rest(time, merger);
+            ring.report_remaining_losses(time, merger);
             self.unreported += ring.unreported();
         }
     }

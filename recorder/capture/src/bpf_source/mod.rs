@@ -18,7 +18,7 @@ use super::readers::Readers;
 use super::ring_source::Rings;
 use super::sched::SchedLayout;
 use super::source::{
-    Causes, SchedEvents, Source, SourceError, SourceKind, SourceStats, StartFilter, Take,
+    Causes, EventSink, SchedEvents, Source, SourceError, SourceKind, SourceStats, StartFilter,
 };
 use cpu::{CallEvents, CpuLane, LaneDecoder, States};
 use fxtrec_kernel::bpf::events::{BpfEvents, Wanted};
@@ -99,7 +99,7 @@ impl Intake for LaneIntake {
 /// Decodes the events that the merger passes on. Each lane uses the decoder with the same index.
 struct Decoding<'a, 'b> {
     decoders: &'a mut [LaneDecoder],
-    take: &'a mut Take<'b>,
+    take: &'a mut EventSink<'b>,
 }
 
 impl Receive<RawRecord> for Decoding<'_, '_> {
@@ -227,7 +227,7 @@ impl BpfSource {
         })
     }
 
-    fn round_once(&mut self, take: &mut Take<'_>) -> bool {
+    fn round_once(&mut self, take: &mut EventSink<'_>) -> bool {
         let BpfSource { merging, decoders, outset, .. } = self;
         let emitted = merging.intake().emitted();
         outset.pass(emitted, take, |take| merging.round(&mut Decoding { decoders, take }))
@@ -369,7 +369,7 @@ impl Source for BpfSource {
         self.groups.is_some()
     }
 
-    fn round(&mut self, take: &mut Take<'_>) {
+    fn round(&mut self, take: &mut EventSink<'_>) {
         self.round_once(take);
     }
 
@@ -381,7 +381,7 @@ impl Source for BpfSource {
         self.merging.intake().merger.has_more()
     }
 
-    fn finish(&mut self, take: &mut Take<'_>) {
+    fn finish(&mut self, take: &mut EventSink<'_>) {
         {
             let mut intake = self.merging.intake();
             intake.merger.limit_rounds(None);
@@ -397,8 +397,8 @@ impl Source for BpfSource {
             self.report_losses();
             let BpfSource { merging, decoders, outset, .. } = self;
             let LaneIntake { lanes, rings, merger, .. } = &mut *merging.intake();
-            rings.tell_rest(merger);
-            lanes.iter_mut().for_each(|lane| lane.tell_rest(merger, decoders));
+            rings.report_remaining_losses(merger);
+            lanes.iter_mut().for_each(|lane| lane.report_remaining_losses(merger, decoders));
             outset.pass(merger.emitted(), take, |take| {
                 merger.emit_with(Nanos(u64::MAX), lanes, &mut Decoding { decoders, take })
             });
@@ -445,7 +445,7 @@ impl Source for BpfSource {
                 }
             }
             for lane in lanes {
-                lane.tell_offline(merger);
+                lane.report_offline(merger);
             }
             looked
         };
@@ -464,7 +464,7 @@ impl Source for BpfSource {
                 let (lane, merger) = intake.add(lane, decoder, decoders);
                 lane.open();
                 // The CPU had no lane until now, and events without a lane were not counted.
-                lane.tell_unknown(merger, time);
+                lane.report_unknown_loss(merger, time);
                 if let Some((calls, lane)) = calls.zip(events.add_call_lane(cpu)?) {
                     let decoder = LaneDecoder::new(states.clone(), cpu, None, Some(calls));
                     intake.add((cpu, lane), decoder, decoders).0.open();

@@ -200,7 +200,7 @@ impl<L: Lanes> Encoder<L> {
     }
 
     /// Leaves it to the events to say which thread has a CPU that a thread in scope waits for: other switches are missing.
-    pub fn let_kernel_narrow(&mut self) {
+    pub fn expect_kernel_filter(&mut self) {
         self.kernel_narrows = true;
     }
 

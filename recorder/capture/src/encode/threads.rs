@@ -468,14 +468,14 @@ impl Threads {
         }
     }
 
-    /// Whether [`Threads::take_former_self`] has a thread to return.
-    pub fn has_former_self(&self, main: Slot) -> bool {
+    /// Whether [`Threads::take_thread_before_exec`] has a thread to return.
+    pub fn has_thread_before_exec(&self, main: Slot) -> bool {
         let koid = self.thread(main).koid;
         self.takeovers.iter().any(|takeover| takeover.main == koid)
     }
 
     /// The thread that this main thread was before its execve(2), if it has not been seen on a CPU since; returned only once.
-    pub fn take_former_self(&mut self, main: Slot) -> Option<Slot> {
+    pub fn take_thread_before_exec(&mut self, main: Slot) -> Option<Slot> {
         let koid = self.thread(main).koid;
         let at = self.takeovers.iter().position(|takeover| takeover.main == koid)?;
         let Takeover { before, before_koid, .. } = self.takeovers.swap_remove(at);

@@ -36,7 +36,7 @@ pub struct Limits {
 
 /// The thread that a trigger fired for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Culprit {
+pub struct TriggeringThread {
     /// Its id in the trace.
     pub koid: u64,
     pub tid: Tid,
@@ -54,7 +54,7 @@ pub struct Fired {
     /// The CPU of the value; none for an alert and a span.
     pub cpu: Option<Cpu>,
     /// The thread; none for a loss and an alert, and for a span of a thread that the scheduler's events do not know.
-    pub thread: Option<Culprit>,
+    pub thread: Option<TriggeringThread>,
     /// The measured value; `None` for a hit of a probe and for an alert.
     pub value: Option<Amount>,
     /// The application of an alert or a span, as text.

@@ -355,12 +355,12 @@ impl Collector {
 
     /// Reads until `stop` is set, and then reads the rest; names functions last.
     pub(super) fn run(mut self, stop: &StopToken) -> Counts {
-        self.rings.be_taken_by_this_thread();
+        self.rings.adopt_this_thread();
         if self.rings.has_own_stacks() {
             // To distinguish the tracepoint's own functions from the rest.
             self.kernel();
         }
-        self.meet_pythons();
+        self.find_interpreters();
         let mut pause = LOOK;
         while !stop.is_stopped() {
             // A request always precedes this round.
@@ -379,7 +379,7 @@ impl Collector {
             self.let_deleted_go();
             // The request is sent first, followed by the call that makes it return early.
             if self.asked.is_empty() {
-                self.rings.let_others_go();
+                self.rings.yield_to_others();
             }
             let pause = if self.samples.is_empty() { pause } else { Duration::ZERO };
             if stop.wait(std::iter::empty(), pause).is_err() {
@@ -481,7 +481,7 @@ impl Collector {
         self.waiting += new.iter().map(bytes_of).sum::<usize>();
         self.samples.extend(new);
         if !read.is_late {
-            self.rings.let_others_go();
+            self.rings.yield_to_others();
         }
         found
     }

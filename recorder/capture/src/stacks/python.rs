@@ -220,7 +220,7 @@ fn merged(
 
 impl Collector {
     /// Finds the interpreters of processes that exist already.
-    pub(super) fn meet_pythons(&mut self) {
+    pub(super) fn find_interpreters(&mut self) {
         if !self.rings.walks_python() {
             return;
         }

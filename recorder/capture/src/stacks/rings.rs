@@ -247,7 +247,7 @@ impl DrainBoost {
     }
 
     /// Raises its priority permanently.
-    pub(super) fn up_for_good(&self) {
+    pub(super) fn raise_permanently(&self) {
         self.0.is_fixed.store(true, Ordering::SeqCst);
         self.0.raise();
     }
@@ -294,13 +294,13 @@ impl Rings {
         Ok(Rings { state, order, share, own_stacks, walks_python, _other: other })
     }
 
-    pub(super) fn hurry(&self) -> DrainBoost {
+    pub(super) fn boost(&self) -> DrainBoost {
         DrainBoost(self.order.clone())
     }
 
     /// Makes the calling thread the one that processes the data; it has low priority while it is not late. If it is not permitted to raise
     /// its priority again, its priority is not lowered.
-    pub(super) fn be_taken_by_this_thread(&self) {
+    pub(super) fn adopt_this_thread(&self) {
         let this = ThreadId::current();
         if this.raise() && self.order.thread.set(this).is_ok() {
             self.order.lower();
@@ -308,7 +308,7 @@ impl Rings {
     }
 
     /// Lowers the priority of the calling thread again.
-    pub(super) fn let_others_go(&self) {
+    pub(super) fn yield_to_others(&self) {
         self.order.lower();
     }
 

@@ -349,7 +349,7 @@ impl Pieces {
             if let Stage::Ahead { answered } = &mut self.stage {
                 *answered = !stacks.is_looking_ahead();
                 if !*answered && self.is_nearly_due() {
-                    stacks.cut_look_short();
+                    stacks.stop_looking_ahead();
                 }
             }
         }

@@ -159,7 +159,7 @@ impl Pipeline {
         let lanes = BatchedLanes::new(engine.clone(), !circular);
         let mut encoder = Encoder::new(lanes, threads, narrow, beginning.recorder);
         if source.narrows() {
-            encoder.let_kernel_narrow();
+            encoder.expect_kernel_filter();
         }
         if plan.only_user.is_some() {
             encoder.take_names_from_switches_only();

@@ -8,7 +8,7 @@ use rustc_hash::{FxHashMap, FxHashSet};
 use super::{Encoder, cpu_number};
 use crate::encode::Closed;
 use crate::encode::chain::{Chain, Occupant};
-use crate::encode::moment::{Contender, Label, Moment, Span, Track};
+use crate::encode::moment::{Label, Moment, RunnableThread, Span, Track};
 use crate::encode::probes::interrupts::{Name, PROCESS, thread_of};
 use crate::encode::threads::{Announced, IDLE, Naming};
 use crate::encode::{unrecorded, weight};
@@ -24,7 +24,7 @@ impl<L: Lanes> Encoder<L> {
             if let Some(koid) = chain.shown.filter(|koid| !chain.has_gap() && living.contains(koid))
             {
                 let weight = self.weight_of(koid, &chain);
-                moment.cpus.insert(cpu_number(cpu), Contender { koid, weight });
+                moment.cpus.insert(cpu_number(cpu), RunnableThread { koid, weight });
             }
         }
         let mut processes: FxHashMap<Koid, Koid> = FxHashMap::default();

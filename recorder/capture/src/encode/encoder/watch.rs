@@ -12,7 +12,7 @@ use crate::encode::generations::id_of;
 use crate::encode::strings;
 use crate::encode::threads::{Detail, IDLE, OutgoingState, Slot, Threads};
 use crate::flight::ledger::Length;
-use crate::flight::watch::{Culprit, Fired, Watch};
+use crate::flight::watch::{Fired, TriggeringThread, Watch};
 use fxtrec_gates::Amount;
 use fxtrec_gates::Dimension;
 use fxtrec_gates::Metric;
@@ -401,7 +401,7 @@ impl<L: Lanes> Encoder<L> {
             self.name(slot)?;
         }
         let thread = slot.map(|slot| self.threads.thread(slot));
-        fired.thread = thread.map(|thread| Culprit {
+        fired.thread = thread.map(|thread| TriggeringThread {
             koid: thread.koid.0,
             tid: thread.tid,
             comm: thread.comm,

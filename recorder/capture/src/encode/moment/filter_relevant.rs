@@ -227,7 +227,7 @@ fn is(reference: u64, known: Text<'_>, text: &[u8], rest: &[u8]) -> bool {
 mod tests {
     use super::*;
     use crate::encode::moment::rewind::{rewind, rewind_trace};
-    use crate::encode::moment::{Contender, Label, Span};
+    use crate::encode::moment::{Label, RunnableThread, Span};
     use fxt_reader::Reader;
     use fxt_writer::record::{
         ContextSwitch, Event, EventKind, Magic, Record, ThreadRecord, ThreadState,
@@ -351,7 +351,7 @@ mod tests {
         assert!(begun(&doubtful, &Moment::default()).cpus.is_empty(), "after a loss");
         let mut sound = Vec::new();
         switch.write(&mut sound).expect("memory");
-        let first = Contender { koid: Koid(8), weight: 1024 };
+        let first = RunnableThread { koid: Koid(8), weight: 1024 };
         assert_eq!(begun(&sound, &Moment::default()).cpus[&3], first);
     }
 
