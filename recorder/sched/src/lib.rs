@@ -83,6 +83,6 @@ pub use cpu_state::{CpuInterval, CpuState, Edge, Occupant};
 pub use machine::{Change, Enter, Found, Leave, Left, Lost, Machine, Met, Switch, Switched};
 pub use periods::{Held, Periods, Stretch, is_period, period_of};
 pub use state::State;
-pub use switch_args::{RequestSaid, SwitchArgs, UsualArgs, WakeupSaid, cpu_of, signed, unsigned};
+pub use switch_args::{RequestFacts, SwitchArgs, UsualArgs, WakeupFacts, cpu_of, signed, unsigned};
 pub use threads::{Thread, Threads};
 pub use whose::{FilledUp, Scheduler};
