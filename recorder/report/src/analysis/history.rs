@@ -110,7 +110,7 @@ impl Segment {
 
     /// Empties it, but keeps its allocated memory.
     #[inline]
-    pub(super) fn begin_anew(&mut self, begin: u64) {
+    pub(super) fn reset(&mut self, begin: u64) {
         (self.begin, self.end, self.idle, self.unknown) = (begin, begin, 0, 0);
         self.threads.clear();
     }
