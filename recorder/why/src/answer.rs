@@ -212,7 +212,7 @@ pub struct Request {
     pub device_ns: Option<u64>,
     pub length_ns: Option<u64>,
     /// Threads known to have had requests in the disk meanwhile.
-    pub beside: Vec<Beside>,
+    pub beside: Vec<OtherRequests>,
     /// The same as text.
     #[serde(skip)]
     pub text: String,
@@ -222,7 +222,7 @@ pub struct Request {
 
 /// A thread whose requests a disk had, and how many bytes of them.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
-pub struct Beside {
+pub struct OtherRequests {
     pub thread: Who,
     pub bytes: u64,
 }

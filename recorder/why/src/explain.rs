@@ -19,7 +19,7 @@ use fxtrec_units::text;
 use rustc_hash::FxHashMap;
 
 use crate::answer::{
-    Answer, Beside, Explanation, Interrupt, Link, Object, Part, Share, Trace, VERSION, Who,
+    Answer, Explanation, Interrupt, Link, Object, OtherRequests, Part, Share, Trace, VERSION, Who,
 };
 use crate::choose::{Choice, Finder, behind, choose};
 use crate::disks::{Collector, Requests};
@@ -93,8 +93,8 @@ impl Names<'_> {
         // Small ones do not hold up a large one, and are not the cause beside large ones.
         let matters = |it: &(Index, u64)| it.1 >= bytes && it.1 >= of_all / 10;
         let beside = beside.into_iter().filter(matters).take(MOST_BESIDE);
-        let beside: Vec<Beside> =
-            beside.map(|(by, bytes)| Beside { thread: self.who(by), bytes }).collect();
+        let beside: Vec<OtherRequests> =
+            beside.map(|(by, bytes)| OtherRequests { thread: self.who(by), bytes }).collect();
         let length = |from: Option<u64>, to: Option<u64>| to?.checked_sub(from?);
         let queued_ns = length(started, issued);
         let device_ns = length(issued, Some(done));
@@ -107,7 +107,8 @@ impl Names<'_> {
             (_, None, Some(length)) => format!("{} queued and in the device", nanos(length)),
             (_, None, None) => String::new(),
         };
-        let whose = |it: &Beside| format!("{} of {}", text::bytes(it.bytes), party(&it.thread));
+        let whose =
+            |it: &OtherRequests| format!("{} of {}", text::bytes(it.bytes), party(&it.thread));
         let whose: Vec<String> = beside.iter().map(whose).collect();
         let times = match (whose.is_empty(), operation) {
             (false, Some((_, disk))) => {

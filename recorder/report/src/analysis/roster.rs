@@ -4,7 +4,7 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 
 use fxt_reader::{Cpu, Koid};
-use fxtrec_blame::threads::{CommandThreads, EarlierNames, Known, ToldRoom};
+use fxtrec_blame::threads::{CommandThreads, EarlierNames, Known, NameBudget};
 use fxtrec_sched::{Machine, Thread, Threads};
 use rustc_hash::{FxHashMap, FxHashSet};
 
@@ -100,7 +100,7 @@ pub(super) struct Roster {
     processes: FxHashMap<u64, Process>,
     texts: FxHashSet<Arc<str>>,
     /// Room for names that programs register.
-    pub(super) told: ToldRoom,
+    pub(super) told: NameBudget,
     ended: Vec<ThreadReport>,
     groups: Groups,
     /// Processes with a thread that was woken: in a trace of narrow scope, these are in scope.

@@ -36,7 +36,7 @@ use nix::sys::stat::SFlag;
 pub use derived::{Derived, Pending, mode_of};
 pub use error::OutFileError;
 pub use folder::make_folder;
-pub use recording::{FromStart, Given, Hold, Recording, Series, Undo, Whereabouts};
+pub use recording::{FromStart, Given, Hold, NameState, Recording, Series, Undo};
 
 use fxtrec_kernel::directory::{Directory, Facts, FileId, Trusted};
 use fxtrec_kernel::file_lock;

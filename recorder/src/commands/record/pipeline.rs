@@ -33,7 +33,7 @@ use crate::kernel::stop_token::StopToken;
 use crate::kernel::symbols::KernelSymbols;
 use crate::kernel::trace_memory::TraceMemory;
 use crate::sink::drain::{self, Drained, Request, Written};
-use crate::sink::outfile::{Hold, Place, Whereabouts};
+use crate::sink::outfile::{Hold, NameState, Place};
 use crate::sink::{Sink, SinkError, Totals, Unsaved};
 
 #[derive(Debug)]
@@ -97,7 +97,7 @@ pub(super) struct Finished {
     /// The fate of the files of a recording that was divided.
     pub(super) series: Option<SeriesOutcome>,
     /// The state of the file's name, or of the last file's name if there are several.
-    pub(super) output: Whereabouts,
+    pub(super) output: NameState,
 }
 
 impl Pipeline {
@@ -334,7 +334,7 @@ impl Pipeline {
         let series = self.series.map(|series| series.outcome(last));
         let output = match &series {
             Some(series) => series.whereabouts.clone(),
-            None => self.hold.map_or(Whereabouts::InPlace, |hold| hold.whereabouts()),
+            None => self.hold.map_or(NameState::InPlace, |hold| hold.whereabouts()),
         };
         Ok(Finished { captured, totals, result, unsaved, duration, snapshots, series, output })
     }

@@ -11,7 +11,7 @@ use crate::flight::files::Removed;
 use crate::kernel::quotas::{QuotaCounts, QuotaGrowth};
 use crate::kernel::steal::StealGrowth;
 use crate::sink::Target;
-use crate::sink::outfile::Whereabouts;
+use crate::sink::outfile::NameState;
 use crate::units::escape;
 use crate::units::look::Look;
 use crate::units::text::{bytes, count, counted, short};
@@ -176,11 +176,11 @@ impl Summary<'_> {
 
     fn output_line(&self, f: &mut Formatter<'_>) -> fmt::Result {
         match &self.finished.output {
-            Whereabouts::InPlace => {}
+            NameState::InPlace => {}
             // The last line reports missing data.
-            Whereabouts::Removed => return writeln!(f, "  output     {}", self.loud("removed")),
-            Whereabouts::Moved(None) => return writeln!(f, "  output     {}", self.loud("moved")),
-            Whereabouts::Moved(Some(path)) => {
+            NameState::Removed => return writeln!(f, "  output     {}", self.loud("removed")),
+            NameState::Moved(None) => return writeln!(f, "  output     {}", self.loud("moved")),
+            NameState::Moved(Some(path)) => {
                 return output_lines(f, &escape::line(&path.display().to_string()));
             }
         }
@@ -359,11 +359,11 @@ pub(super) fn missing(
             if removed == 1 { "is" } else { "are" },
             if removed == 1 { "it was" } else { "they were" },
         )),
-        Whereabouts::InPlace => None,
-        Whereabouts::Removed => Some(format!(
+        NameState::InPlace => None,
+        NameState::Removed => Some(format!(
             "the trace is missing: {path} was removed while it was written; record again, and keep the file until fxtrec ends"
         )),
-        Whereabouts::Moved(to) => {
+        NameState::Moved(to) => {
             let now = to.as_ref().map(|to| format!(", to {}", to.display())).unwrap_or_default();
             Some(format!("{path} is no longer the trace: the trace was moved{now}"))
         }

@@ -33,7 +33,7 @@ use crate::commands::http::Request;
 use crate::commands::live::{self, LiveError, groups::Groups};
 use crate::kernel::bpf::counts::{KeyBy, SchedCounts};
 use crate::kernel::stop_token::StopToken;
-use families::Tells;
+use families::CountedFacts;
 use format::Format;
 use peers::Peers;
 use rendered::Rendered;
@@ -212,7 +212,7 @@ impl Server {
         let begun = Instant::now();
         self.empty();
         let missing = self.counts.missing();
-        let tells = Tells {
+        let tells = CountedFacts {
             steal: self.counts.reports_steal(),
             throttles: self.counts.reports_throttles(),
         };

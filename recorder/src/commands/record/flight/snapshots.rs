@@ -27,7 +27,7 @@ use crate::kernel::directory::FileId;
 use crate::kernel::notify::Notice;
 use crate::manager::Section;
 use crate::sink::drain::LeftOut;
-use crate::sink::outfile::{Given, Place, Whereabouts};
+use crate::sink::outfile::{Given, NameState, Place};
 use crate::sink::{self, Compression, Opened, Sink, SinkError, Totals};
 use crate::units::Nanos;
 use crate::units::text::{bytes, short};
@@ -273,7 +273,7 @@ impl Snapshots {
         // If the user gave no name, the file must be new.
         let hold = hold.ok_or(SinkError::AlreadyFailed)?;
         let written = |sink: &mut dyn Sink, reach| match (sink.finish()?, hold.whereabouts()) {
-            (totals, Whereabouts::InPlace) => Ok((hold.id(), totals, reach)),
+            (totals, NameState::InPlace) => Ok((hold.id(), totals, reach)),
             _ => Err(SnapshotError::Elsewhere(path.to_owned())),
         };
         let Some(before) = before else {
