@@ -53,7 +53,7 @@ impl<'a> Cursor<'a> {
         Ok(self.order.word(*word))
     }
 
-    /// Notes an oddity when `word` has a bit set that `table` does not name.
+    /// Records an oddity when `word` has a bit set that `table` does not name.
     #[inline(always)]
     pub(crate) fn inspect(&mut self, word: u64, table: Word) {
         self.oddities.note(Oddities::RESERVED_BITS, word & table.reserved() != 0);
@@ -82,13 +82,13 @@ impl<'a> Cursor<'a> {
         Ok(Cursor::new(part, self.order))
     }
 
-    /// Notes an oddity when words are left unread.
+    /// Records an oddity when words are left unread.
     #[inline(always)]
     pub(crate) fn finish(&mut self) {
         self.oddities.note(Oddities::TRAILING_WORDS, !self.rest.is_empty());
     }
 
-    /// Adds the oddities of a cursor made by [`part`](Self::part), and notes another if some of its words are left unread.
+    /// Adds the oddities of a cursor made by [`part`](Self::part), and records another if some of its words are left unread.
     #[inline(always)]
     pub(crate) fn finish_part(&mut self, part: &Cursor<'_>) {
         self.oddities.add(part.oddities);

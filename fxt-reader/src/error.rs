@@ -57,8 +57,7 @@ pub enum Error {
         /// The first bytes of the input, at most 8.
         first: Vec<u8>,
     },
-    /// A record is damaged. The reader can continue: the next call skips it, or
-    /// looks for the next place where valid records begin.
+    /// A record is damaged. The reader can continue: the next call skips it, or looks for the next position where valid records begin.
     #[error(transparent)]
     Damaged(#[from] Damage),
 }

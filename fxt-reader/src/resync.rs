@@ -43,7 +43,7 @@ enum Verdict {
     Unsound,
 }
 
-/// Judges whether valid records begin at some place.
+/// Judges whether valid records begin at a position.
 #[derive(Debug)]
 pub(crate) struct Probe<'t> {
     pub(crate) order: ByteOrder,

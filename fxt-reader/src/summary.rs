@@ -22,7 +22,7 @@ pub struct Summary {
     pub unknown_records: u64,
     /// Number of arguments of a type that this crate does not know.
     pub unknown_arguments: u64,
-    /// Number of places where records were damaged.
+    /// Number of positions where records were damaged.
     pub damaged_regions: u64,
     /// Number of bytes that were skipped there.
     pub damaged_bytes: u64,

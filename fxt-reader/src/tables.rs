@@ -23,8 +23,8 @@ pub(crate) struct Tables {
     strings: Strings,
     threads: FxHashMap<u8, Thread>,
     ticks_per_second: u64,
-    /// Accept references that are in no table: to judge whether bytes have the shape of a record before its definitions are known, and if
-    /// there was no room for all of them.
+    /// Accept references that are not in the tables: to judge whether bytes have the shape of a record before its definitions are known, or
+    /// if not all definitions could be stored.
     any_reference: bool,
 }
 

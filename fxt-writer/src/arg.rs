@@ -56,8 +56,8 @@ impl StringRef {
 
 /// A string in a record: a reference to the string table, or the string itself.
 ///
-/// An inline empty string is written as the empty string ref, as the format requires. [`text::clean`]
-/// makes a valid string from bytes that may not be UTF-8.
+/// An inline empty string is written as the empty string ref, as the format requires. [`text::clean`] makes a valid string from bytes that
+/// might not be UTF-8.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Text<'a> {
     /// The empty string, or one registered with a string record.

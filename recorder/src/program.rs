@@ -18,9 +18,9 @@ use crate::commands::{
 use crate::config::Config;
 use crate::control::{OUTPUT_PROCESS, run_output_process};
 pub use crate::kernel::allocator::Allocator;
-use crate::kernel::caps::give_up_those_of_the_file;
+use crate::kernel::caps::drop_file_capabilities;
 use crate::kernel::pager::Pager;
-use crate::kernel::rights::without_those_of_the_file;
+use crate::kernel::rights::without_file_capabilities;
 use crate::kernel::signals::survive_file_size_limit;
 use crate::kernel::terminal::{Awaiting, Terminal, choose_colour};
 use crate::units::escape::{self, Escaping};
@@ -40,7 +40,7 @@ pub fn main() -> ExitCode {
     if line.first().is_some_and(|name| name == READER_PROCESS) {
         // A helper process of a recording or another command, which checks its exit status.
         let word = line.get(1).map(OsString::as_os_str);
-        let result = give_up_those_of_the_file().and_then(|()| apart::run(word));
+        let result = drop_file_capabilities().and_then(|()| apart::run(word));
         return ExitCode::from(u8::from(result.is_err()));
     }
     let (mut command, display) = match Cli::parse_all(&line) {
@@ -64,14 +64,14 @@ pub fn main() -> ExitCode {
     };
     if !records(&command) {
         // The capabilities are for recording only; they would also allow reading every file.
-        if let Err(error) = give_up_those_of_the_file() {
+        if let Err(error) = drop_file_capabilities() {
             return fail(&error, EXIT_FAILURE);
         }
     }
     let config = match (&command, display.no_config) {
         // Doctor reports on the configuration file, and must work without it.
         (Command::Doctor(_), _) | (_, true) => Config::default(),
-        _ => match without_those_of_the_file(Config::find) {
+        _ => match without_file_capabilities(Config::find) {
             Ok(Ok(config)) => config,
             Ok(Err(error)) => return fail(&error, EXIT_FAILURE),
             Err(error) => return fail(&error, EXIT_FAILURE),

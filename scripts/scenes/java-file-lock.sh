@@ -1,7 +1,7 @@
 #!/bin/bash
 # The Java thread `audit` syncs a file while it has a monitor, for which `request-loop` waits with timeouts.
 # needs: default-jdk-headless
-# expect: ^request-loop\[\d+\].*until audit\[\d+\] woke it
+# expect: ^request-loop\[\d+\].*until woken by audit\[\d+\]
 . "$(dirname "$0")/lib.sh"
 cat >S.java <<'J'
 import java.io.*; import java.util.*;

@@ -1,7 +1,7 @@
 #!/bin/bash
 # A transaction of `month-end` locks a row for 300 ms that `order-entry` updates.
 # needs: postgresql
-# expect: order-entry\[\d+\].*postgres\[\d+\] woke it, which .*postgres\[\d+\] woke it
+# expect: order-entry\[\d+\].*woken by postgres\[\d+\], which .*woken by postgres\[\d+\]
 . "$(dirname "$0")/lib.sh"
 bin=$(ls -d /usr/lib/postgresql/*/bin | tail -1)
 chown postgres .

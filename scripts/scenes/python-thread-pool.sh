@@ -1,7 +1,7 @@
 #!/bin/bash
 # Both workers of a pool wait for slow storage (a sleep), and a small task of `request-loop` waits for one of them.
 # needs: python3
-# expect: request-loop\[\d+\].*pool-[01]\[\d+\] woke it, which (slept|was blocked)
+# expect: request-loop\[\d+\].*woken by pool-[01]\[\d+\], which (slept|was blocked)
 . "$(dirname "$0")/lib.sh"
 begin
 cat >s.py <<'P'

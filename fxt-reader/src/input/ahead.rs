@@ -28,7 +28,7 @@ pub(super) const BLOCK: usize = 512 * 1024;
 pub(super) const LEAD: usize = 64 * 1024;
 
 /// A message from the thread; after either of the last two variants, there are no more.
-pub(super) enum Told {
+pub(super) enum Message {
     /// A block, and where its bytes end. They begin at [`LEAD`].
     Bytes(Vec<u8>, usize),
     End,
@@ -38,7 +38,7 @@ pub(super) enum Told {
 /// The reader's handle to the thread.
 pub(super) struct Ahead {
     /// The channels to and from the thread; `None` once the reader is being dropped.
-    ways: Option<(Sender<Vec<u8>>, Receiver<Told>)>,
+    ways: Option<(Sender<Vec<u8>>, Receiver<Message>)>,
     thread: Option<JoinHandle<()>>,
 }
 
@@ -82,11 +82,11 @@ impl Ahead {
     }
 
     /// Waits for the next message.
-    pub(super) fn next(&self) -> Told {
+    pub(super) fn next(&self) -> Message {
         let told = self.ways.as_ref().and_then(|(_, told)| told.recv().ok());
         // A thread that reached the end has sent that as its last message.
         told.unwrap_or_else(|| {
-            Told::Failed(io::Error::other("the thread that reads ahead panicked"))
+            Message::Failed(io::Error::other("the thread that reads ahead panicked"))
         })
     }
 
@@ -115,14 +115,14 @@ fn new_block() -> Vec<u8> {
 }
 
 /// The thread's body.
-fn read(source: &mut Source, blocks: &Receiver<Vec<u8>>, tell: &Sender<Told>) {
+fn read(source: &mut Source, blocks: &Receiver<Vec<u8>>, tell: &Sender<Message>) {
     while let Ok(mut block) = blocks.recv() {
         let told = match read_block(source, &mut block) {
-            Ok(0) => Told::End,
-            Ok(count) => Told::Bytes(block, LEAD + count),
-            Err(error) => Told::Failed(error),
+            Ok(0) => Message::End,
+            Ok(count) => Message::Bytes(block, LEAD + count),
+            Err(error) => Message::Failed(error),
         };
-        let goes_on = matches!(told, Told::Bytes(..));
+        let goes_on = matches!(told, Message::Bytes(..));
         if tell.send(told).is_err() || !goes_on {
             return;
         }

@@ -4,7 +4,7 @@ use std::fmt;
 use std::io::{self, BufRead, Cursor, ErrorKind, Read};
 use std::mem;
 
-use super::ahead::{Ahead, BLOCK, LEAD, Told};
+use super::ahead::{Ahead, BLOCK, LEAD, Message};
 
 /// Shorter inputs are read on the caller's thread: starting another would not
 /// pay.
@@ -74,9 +74,9 @@ impl<'i> Stream<'i> {
             }
             match &self.way {
                 Way::Ahead(ahead) => match ahead.next() {
-                    Told::Bytes(block, end) => self.take(block, end),
-                    Told::End => self.ended = true,
-                    Told::Failed(error) => self.fail(error),
+                    Message::Bytes(block, end) => self.take(block, end),
+                    Message::End => self.ended = true,
+                    Message::Failed(error) => self.fail(error),
                 },
                 Way::Read(_) => self.read_here(),
             }

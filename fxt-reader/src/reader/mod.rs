@@ -193,7 +193,7 @@ impl<'i> Reader<'i> {
     ///
     /// # Errors
     ///
-    /// [`Error::Damaged`] for each damaged record: the next call continues after it, or at the next place where valid records begin, and
+    /// [`Error::Damaged`] for each damaged record: the next call continues after it, or at the next position where valid records begin, and
     /// the summary counts the skipped bytes. After any other error, the next call returns `None`.
     #[expect(
         clippy::should_implement_trait,

@@ -14,7 +14,7 @@ impl Reader<'_> {
         Probe { order, tables: &self.any_reference, enough_at_end }
     }
 
-    /// Notes that the record at the position is damaged.
+    /// Marks that the record at the position is damaged.
     #[cold]
     pub(super) fn damage(&mut self, reason: Reason, length: Option<usize>) -> Damage {
         self.state = State::Damaged(length);
@@ -48,7 +48,7 @@ impl Reader<'_> {
         self.probe(self.order, Some(CONFIRMING)).find(window, 1..window.len()).is_some()
     }
 
-    /// Moves to the next place where valid records begin.
+    /// Moves to the next position where valid records begin.
     #[cold]
     pub(super) fn recover(&mut self, length: Option<usize>) {
         if let Some(length) = length

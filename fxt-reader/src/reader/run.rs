@@ -92,7 +92,7 @@ impl Reader<'_> {
         Ok(false)
     }
 
-    /// Whether the next record is wholly in the window, as far as its header says.
+    /// Whether the next record is wholly in the window, according to its header.
     #[inline]
     fn has_next(&self) -> bool {
         let State::After(length) = self.state else { return false };

@@ -7,7 +7,7 @@ use fxt_format::argument::{INT32, KOID, STRING, int32, koid, string};
 
 use crate::tables::Tables;
 
-/// A place in a scheduling record where an argument is expected.
+/// A position in a scheduling record where an argument is expected.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum ArgPlace {
     SwitchFirst,

@@ -433,7 +433,7 @@ impl<T> EventKind<T> {
         }
     }
 
-    /// The same kind, with its time converted by `time`.
+    /// Converts the time of this kind by `time`.
     #[must_use]
     pub fn map<U>(self, time: impl FnOnce(T) -> U) -> EventKind<U> {
         match self {

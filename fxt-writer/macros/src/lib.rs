@@ -21,7 +21,7 @@ pub fn traced(options: TokenStream, function: TokenStream) -> TokenStream {
     }
 }
 
-/// An error in a use of the attribute, and its place.
+/// An error in a use of the attribute, and its position.
 struct Fault {
     at: Span,
     text: &'static str,
@@ -67,7 +67,7 @@ fn expand(options: TokenStream, function: TokenStream) -> Result<TokenStream, Fa
     let mut traced: TokenStream = guard(&head, options)?;
     traced.extend(body.stream());
     let mut group = Group::new(Delimiter::Brace, traced);
-    // The place to which the compiler's errors about the body's type refer.
+    // The source location to which the compiler's errors about the body's type refer.
     group.set_span(body.span());
     function.push(group.into());
     Ok(function.into_iter().collect())

@@ -49,8 +49,7 @@ mod sides {
         compiler_fence(Ordering::SeqCst);
     }
 
-    /// The rare side; false if the kernel refuses, in which case nothing is
-    /// ordered.
+    /// The rare side. Returns false if the kernel refuses the call; then there is no ordering.
     pub(in super::super) fn heavy() -> bool {
         let fence = || membarrier(libc::MEMBARRIER_CMD_PRIVATE_EXPEDITED);
         // A child of fork may have to prepare again.

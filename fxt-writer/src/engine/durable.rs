@@ -35,8 +35,8 @@ impl<'e> Durable<'e> {
         Self { engine, counted: true }
     }
 
-    /// The same lane for records that are not essential: without room they do not
-    /// count as dropped, since their content is then written inline.
+    /// This lane for records that are not essential: without space they do not count as dropped, since their content is then written
+    /// inline.
     #[must_use]
     pub const fn uncounted(self) -> Self {
         Self { counted: false, ..self }

@@ -66,8 +66,7 @@ pub struct Header {
     pub durable_bytes: u64,
     /// One rolling buffer, in bytes.
     pub rolling_bytes: u64,
-    /// End of the durable data, in bytes since the start; modulo
-    /// `durable_bytes` it is a place in the durable part.
+    /// End of the durable data, in bytes since the start; modulo `durable_bytes` it is an offset in the durable part.
     pub durable_end: u64,
     /// End of the saved durable data, in bytes since the start.
     pub durable_saved: u64,

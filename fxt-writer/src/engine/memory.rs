@@ -169,9 +169,8 @@ mod native {
     }
 }
 
-/// The same over loom's atomics, so that the model sees every access. A relaxed
-/// load there yields any value that the memory model allows, so a missing
-/// happens-before shows up as a wrong word.
+/// Memory made of loom's atomics, so that the model sees every access. A relaxed load there yields any value that the memory model allows,
+/// so a missing happens-before shows up as a wrong word.
 #[cfg(loom)]
 impl Memory {
     pub(super) fn allocate(words: usize) -> Self {
@@ -248,7 +247,7 @@ pub struct RollingSlot<'e> {
     /// First word in the engine's memory.
     start: usize,
     words: usize,
-    /// Words put so far, the header counted.
+    /// Words written so far, including the header.
     at: usize,
     counter: usize,
     /// The position right after the reservation.
@@ -481,7 +480,7 @@ pub struct BatchSlot<'a> {
     engine: &'a Engine,
     chunk: &'a mut Chunk,
     words: usize,
-    /// Words written so far, the header counted.
+    /// Words written so far, including the header.
     put: usize,
     finished: bool,
 }

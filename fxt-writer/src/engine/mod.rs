@@ -146,10 +146,8 @@ impl fmt::Debug for Engine {
 impl Engine {
     /// An engine that allocates its memory and accepts records at once.
     ///
-    /// In streaming mode `notify` is called with each request to save a buffer,
-    /// by the thread whose commit completed the buffer, with no lock held. It
-    /// should pass the packet on and return; it may not call
-    /// [`finish`](Self::finish).
+    /// In streaming mode `notify` is called with each request to save a buffer, by the thread whose commit completed the buffer, with no
+    /// lock held. It should pass the packet on and return; it must not call [`finish`](Self::finish).
     ///
     /// # Errors
     ///

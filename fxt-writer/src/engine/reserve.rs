@@ -27,8 +27,7 @@ impl<'e> Rolling<'e> {
         Self { engine, counted: true }
     }
 
-    /// The same lane for records that the caller keeps if there is no room and
-    /// writes again later: they do not count as dropped.
+    /// This lane for records that the caller keeps if there is no space and writes again later: they do not count as dropped.
     #[must_use]
     pub const fn uncounted(self) -> Self {
         Self { counted: false, ..self }

@@ -111,7 +111,7 @@ impl Builder {
                     // Before any other thread exists: afterwards it takes some 15 ms.
                     engine::prepare_process();
                 } else {
-                    client.expect_nobody();
+                    client.expect_no_manager();
                 }
                 client::spawn(client).map_err(InitError::Thread)?;
                 client.await_answer(ANSWER);
@@ -167,7 +167,7 @@ impl Drop for Provider {
     fn drop(&mut self) {
         let until = Instant::now() + FLUSH_AT_END;
         self.client.flush(FLUSH_AT_END);
-        self.client.tell_alerts(until.saturating_duration_since(Instant::now()));
+        self.client.flush_alerts(until.saturating_duration_since(Instant::now()));
     }
 }
 
@@ -175,7 +175,7 @@ impl Drop for Provider {
 /// manager. A child of `fork` has no client.
 extern "C" fn last_words() {
     if let Some(client) = sys::client() {
-        client.tell_alerts(FLUSH_AT_END);
+        client.flush_alerts(FLUSH_AT_END);
     }
 }
 

@@ -238,7 +238,7 @@ pub struct AsyncSpan {
 }
 
 impl AsyncSpan {
-    /// An empty duration, with nothing to end.
+    /// A duration that records nothing.
     #[inline]
     pub const fn none() -> Self {
         Self { open: None }

@@ -53,7 +53,7 @@ use crate::space::{Slot, Space};
 ///
 /// Implement it to write records that this crate does not know.
 pub trait Record {
-    /// Size of the record in words, its header included.
+    /// Size of the record in words, including its header.
     ///
     /// # Errors
     ///
@@ -153,7 +153,7 @@ pub struct Wakeup<A> {
 }
 
 impl<A> Wakeup<A> {
-    /// The same wake-up with other arguments.
+    /// This wake-up with other arguments.
     #[inline(always)]
     pub fn with_args<B>(self, args: B) -> Wakeup<B> {
         let Wakeup { cpu, time, thread, args: _ } = self;

@@ -28,7 +28,7 @@ pub trait Space {
     where
         Self: 'a;
 
-    /// Room for a record of `words` words, its header included.
+    /// Space for a record of `words` words, including its header.
     ///
     /// # Errors
     ///

@@ -13,8 +13,8 @@
 //! thread did in an interval, and a step in which it was blocked has the frame of its waker inside, of the same interval. The
 //! innermost steps, one after the other, tile the outermost interval.
 //!
-//! A server with timers of its own leaves its wait for another thread now and then. In the frame of a waker, such waits are one, of which
-//! the last part tells the reason:
+//! A server with timers of its own leaves its wait for another thread now and then. In the frame of a waker, such waits are one, and the
+//! last part shows the reason:
 //!
 //! ```text
 //!   server |= poll ===|- its timer -|= poll ===|- its timer -|= poll ===|- answers -|
@@ -105,7 +105,7 @@ pub struct Blocked {
     pub syscall: Option<u64>,
     /// Whether that is known.
     pub is_call_known: bool,
-    /// The lock that it waited for, if the recording tells.
+    /// The lock that it waited for, if recorded.
     pub lock: Option<Lock>,
     /// What it waited for according to its stack, if the stack was examined.
     pub by_stack: Option<Class>,
@@ -198,7 +198,7 @@ impl Walk<'_> {
         self.frame_before(thread, within, last, None)
     }
 
-    /// The same, if the entry after `last` is known.
+    /// [`Self::frame`], if the entry after `last` is known.
     fn frame_before(
         &mut self,
         thread: Index,

@@ -17,11 +17,11 @@ pub enum Cause {
     NeedResched,
     /// The waker of each wake-up, a thread or an interrupt.
     Waker,
-    /// In which system call a thread blocked.
+    /// The system call in which a thread blocked.
     Syscall,
     /// How long quotas stopped each cgroup altogether, by the kernel's own counts.
     Quotas,
-    /// On which futex a thread blocked. Recorded only if requested.
+    /// The futex on which a thread blocked. Recorded only if requested.
     Futex,
     /// The kernel lock that a thread waited for; the same applies.
     KernelLock,

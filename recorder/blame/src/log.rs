@@ -18,7 +18,7 @@
 //!                               ^ from here on                      after:   held: A sleeps; by place: C wakes B | ...
 //! ```
 //!
-//! The main cost of keeping entries is touching memory for the first time, so the two entries of most switches share a place:
+//! The main cost of keeping entries is touching memory for the first time, so the two entries of most switches share a slot:
 //!
 //! ```text
 //!   A, which had CPU 0, is blocked        its entry before is the one that had the CPU before,
@@ -33,14 +33,14 @@ use crate::origins::Origin;
 use crate::threads::Index;
 use crate::track::{About, Begin, By, Lock, Reason, Request, Tenant};
 
-/// Number of places of 32 bytes that are kept. A wake-up takes one; a switch usually one, at most three.
+/// Number of slots of 32 bytes that are kept. A wake-up takes one; a switch usually one, at most three.
 pub const MOST: usize = 6_000_000;
 
-/// Number of places filled before the first search for entries that can be forgotten.
+/// Number of slots filled before the first search for entries that can be forgotten.
 const ROOM: usize = 1 << 20;
 
-/// The number of an entry: twice that of its place, plus one for the thread switched in if it shares the place with the thread switched
-/// out. Numbers wrap around after more places than are ever kept.
+/// The number of an entry: twice that of its slot, plus one for the thread switched in if it shares the slot with the thread switched out.
+/// Numbers wrap around after more slots than are ever kept.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Id(u32);
 
@@ -188,11 +188,11 @@ pub struct Log {
     /// In order; once the maximum number is kept, each new one replaces the oldest, which is at `head`.
     entries: Vec<Entry>,
     head: usize,
-    /// Number of places that are filled before it is [crowded](Log::is_crowded).
+    /// Number of slots that are filled before it is [crowded](Log::is_crowded).
     room: usize,
-    /// For threads and CPUs whose last entry is older than the oldest kept place: that entry, by its number.
+    /// For threads and CPUs whose last entry is older than the oldest kept slot: that entry, by its number.
     held: FxHashMap<u32, Entry>,
-    /// The numbers of the oldest place, and of the next one.
+    /// The numbers of the oldest slot, and of the next one.
     oldest: u32,
     next: u32,
     /// Whether some have been left out.
@@ -215,11 +215,11 @@ pub struct Log {
     requests: FxHashMap<u32, (Request, Id)>,
     /// Threads whose first event was a wake-up, and that existed before.
     existed: FxHashSet<Index>,
-    /// While nothing is kept: the last one of each thread, and since when it waits for that.
+    /// While nothing is kept: the last lock of each thread, and when the thread began to wait for it.
     locks_before: FxHashMap<Index, (u64, Lock)>,
 }
 
-/// The number of place numbers; that of [`Id::NONE`] is left out.
+/// The number of slot numbers; that of [`Id::NONE`] is left out.
 const NUMBERS: u32 = u32::MAX >> 1;
 
 /// The next number.
@@ -293,7 +293,7 @@ impl Log {
         }
     }
 
-    /// Since when everything is kept, if something has been left out since the log was switched on.
+    /// The time from which everything is kept, if something has been left out since the log was switched on.
     pub fn is_rolling_since(&self) -> Option<u64> {
         self.entries.get(self.head).filter(|_| self.is_rolling).map(|oldest| oldest.time)
     }
@@ -353,7 +353,7 @@ impl Log {
         Some(self.whole(id)?.part(id.is_second()))
     }
 
-    /// Both of the entries that may share its place.
+    /// Both of the entries that may share its slot.
     #[inline]
     fn whole(&self, id: Id) -> Option<&Entry> {
         match self.place(id) {
@@ -412,8 +412,8 @@ impl Log {
         self.oldest = ((u64::from(self.oldest) + count as u64) % u64::from(NUMBERS)) as u32;
     }
 
-    /// The thread that has just been switched out of this CPU shares its place with the thread that is switched in. `None` if the last
-    /// entry is a different one.
+    /// The thread that has just been switched out of this CPU shares its slot with the thread that is switched in. `None` if the last entry
+    /// is a different one.
     #[inline]
     fn share(&mut self, cpu: Cpu, time: u64, thread: Index, prev: Id) -> Option<Id> {
         let link = self.on_cpu(cpu);
@@ -442,7 +442,7 @@ impl Log {
         self.last.get(thread as usize).copied().filter(|id| *id != Id::NONE)
     }
 
-    /// Since when the thread has a CPU, if it has one.
+    /// The time at which the thread got its CPU, if it has one.
     pub fn has_cpu_since(&self, thread: Index) -> Option<u64> {
         let last = self.last(thread).and_then(|id| self.get(id));
         last.filter(|last| last.state == State::Running).map(|last| last.time)

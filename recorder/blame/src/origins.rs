@@ -113,7 +113,7 @@ impl Origins {
         name.split_once(' ').filter(|_| kind == REQUEST)
     }
 
-    /// The waker of a thread as text, to be followed by `woke it`.
+    /// The waker of a thread as text, to follow `woken by`.
     pub fn text(&self, origin: Origin) -> String {
         let name = self.name(origin).map(|name| line(name).into_owned());
         let with = |what: &str| match &name {

@@ -27,7 +27,7 @@ pub enum Key {
     Unknown(Reason),
 }
 
-/// The waker of a thread, as far as parts distinguish wakers.
+/// The waker of a thread, in the detail in which parts distinguish wakers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum EndedBy {
     Thread(Index),
@@ -84,7 +84,7 @@ pub fn sums(frame: &Frame, class: impl Fn(&Blocked) -> Class) -> Vec<(Key, (u64,
                 add(Key::Interrupts, irq);
             }
             What::Ran { taken: None, all_taken, .. } => {
-                // At most this much; the rest is its own, at an unknown place.
+                // At most this much; the rest is its own time, but which part is unknown.
                 let taken = length.min(*all_taken);
                 add(Key::OnCpu, length - taken);
                 add(Key::OnCpuUndivided, taken);

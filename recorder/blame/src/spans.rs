@@ -13,13 +13,13 @@ const MOST: usize = 2_000_000;
 /// The maximum number of distinct names.
 const MOST_NAMES: usize = 1 << 16;
 
-/// How many threads without open spans keep their place, since most will have spans again.
+/// How many threads without open spans keep their slot, since most will have spans again.
 const MOST_VACANT: usize = 4096;
 
 /// The size of a span in bytes, including the memory for finding medians.
 const SPAN_BYTES: usize = size_of::<Span>() + size_of::<u64>();
 
-/// The overhead of a thread or an operation with open spans, in bytes: places in a half-full map, and a vector.
+/// The overhead of a thread or an operation with open spans, in bytes: slots in a half-full map, and a vector.
 const TRACK_BYTES: usize = 2 * size_of::<((u64, u64), Vec<Span>)>() + size_of::<Span>() + 32;
 
 /// The overhead of a name, whose text is stored twice, in bytes.

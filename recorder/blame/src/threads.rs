@@ -41,7 +41,7 @@ impl Recorders {
 /// The limit, in bytes, for names that programs gave their threads and processes, with the overhead of each.
 pub const MOST_TOLD_BYTES: usize = 32 << 20;
 
-/// The overhead of a thread or process with a name, in bytes: places in a half-full map.
+/// The overhead of a thread or process with a name, in bytes: slots in a half-full map.
 const NAMED_BYTES: usize = 160;
 
 /// The overhead of a name, in bytes.
@@ -50,13 +50,13 @@ const NAME_BYTES: usize = 64;
 /// The memory for names that programs gave their threads and processes. A scheduler recorder names each once or twice; a program may name
 /// any number, any number of times.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct ToldRoom {
+pub struct NameBudget {
     bytes: usize,
     /// The number of names that exceeded the limit.
     pub left_out: u64,
 }
 
-impl ToldRoom {
+impl NameBudget {
     /// Reserves memory for a name, which may be new, of a thread or process, which may be new too. False if the limit is reached: then the
     /// thread or process keeps its previous name.
     pub fn has_room(&mut self, name: &str, is_new_name: bool, is_new: bool) -> bool {
@@ -111,7 +111,7 @@ pub struct Roster {
     koids: Vec<u64>,
     named: FxHashMap<u64, Named>,
     processes: FxHashMap<u64, Process>,
-    told: ToldRoom,
+    told: NameBudget,
 }
 
 #[derive(Debug)]

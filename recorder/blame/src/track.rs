@@ -17,7 +17,7 @@ use fxt_reader::record::{
 use fxt_reader::{Cpu, Item, Koid, Nanos, ObjectType, ProviderId, Record, ThreadState};
 use fxtrec_sched::{
     Change, CpuInterval, Edge, Enter, FilledUp, Held, Leave, Left, Machine, Met, Periods,
-    Scheduler, State, SwitchArgs, Thread, UsualArgs, WakeupSaid, cpu_of, signed,
+    Scheduler, State, SwitchArgs, Thread, UsualArgs, WakeupFacts, cpu_of, signed,
 };
 use fxtrec_units::convention::HOST_CPUS;
 use fxtrec_units::escape::line;
@@ -69,7 +69,7 @@ enum Pending {
 
 #[derive(Clone, Copy, Debug)]
 struct Gap {
-    /// Since when events may be missing.
+    /// The time from which events may be missing.
     begin: u64,
     /// When the gap was reported.
     told: u64,
@@ -579,8 +579,8 @@ impl Tracker {
             return true;
         }
         let said = match wakeup.args.len() > self.usual_args.of_wakeup {
-            true => WakeupSaid::of(wakeup.args),
-            false => WakeupSaid::default(),
+            true => WakeupFacts::of(wakeup.args),
+            false => WakeupFacts::default(),
         };
         let thread = match self.roster.find(wakeup.koid.0) {
             Some(thread) => thread,
@@ -788,7 +788,7 @@ impl Tracker {
         }
     }
 
-    /// The same for one thread.
+    /// Doubtful states of one thread become unknown: see [`settle`](Self::settle).
     pub fn settle_thread<S: Sink>(&self, index: Index, sink: &mut S) {
         let Some(thread) = self.threads.get(index as usize) else { return };
         let open =

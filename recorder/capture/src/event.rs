@@ -52,7 +52,7 @@ pub struct Switch {
     pub next: Tid,
     /// The outgoing thread's kernel priority: below 100 real-time or deadline, 100 to 139 for nice -20 to 19.
     pub prev_prio: i32,
-    /// The same for the incoming thread.
+    /// The incoming thread's kernel priority.
     pub next_prio: i32,
     /// The state in which the thread is switched out.
     pub state: PrevState,
@@ -71,7 +71,7 @@ pub struct Switch {
 pub struct SliceFacts {
     /// How long the host had taken the CPU (steal time).
     pub steal: Nanos,
-    /// The facts about the quota, if the thread is runnable and may not run, or could not for some time.
+    /// The facts about the quota, if the thread is runnable but throttled, or was throttled for some time.
     pub throttled: Option<Throttle>,
     /// The futex that it blocks on, if that was requested.
     pub futex: Option<Futex>,
@@ -113,9 +113,9 @@ pub struct Kept {
     pub kept: Nanos,
     /// The CPU of the queue.
     pub cpu: Cpu,
-    /// The same as in [`Throttle`].
+    /// As in [`Throttle`].
     pub own: u32,
-    /// The same as in [`Throttle`].
+    /// As in [`Throttle`].
     pub of_queues: bool,
     /// Whether the thread was just moved to this queue; otherwise it leaves the queue.
     pub begins: bool,
@@ -153,7 +153,7 @@ pub enum Waker {
 }
 
 impl Waker {
-    /// The waker, as far as the context of this event shows it, while `current` ran.
+    /// The waker according to the context of this event, while `current` ran.
     pub fn here(kind: WakeKind, current: Tid, in_interrupt: bool) -> Waker {
         match (kind, in_interrupt) {
             (WakeKind::Waking, true) => Waker::Interrupt,

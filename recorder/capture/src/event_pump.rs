@@ -72,7 +72,7 @@ impl EventPump {
         EventPump { ended: begin, open: true, losses, seen: Vec::new() }
     }
 
-    /// Passes on the current content of the rings, as far as its order is final.
+    /// Passes on the part of the rings' current content whose order is final.
     pub fn round(&mut self, source: &mut dyn Source, encoder: &mut Encoder<BatchedLanes>) {
         source.round(&mut |time, cpu, event, bytes| self.take(encoder, time, cpu, event, bytes));
         encoder.lanes().commit();
@@ -98,7 +98,7 @@ impl EventPump {
         self.open
     }
 
-    /// Notes the time of an event, and passes a loss on to find its cause.
+    /// Stores the time of an event, and passes a loss on to find its cause.
     #[inline]
     fn see(&mut self, time: Nanos, cpu: Cpu, event: &Event) {
         // A loss of unknown size needs no search for its cause: the CPU could not be recorded before.

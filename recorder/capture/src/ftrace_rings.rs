@@ -280,7 +280,7 @@ impl Rings for FtraceRings {
         for ring in &mut self.rings {
             ring.watch = Some(ChainWatch::default());
         }
-        idle_probe::nap_on_each(self.cpus());
+        idle_probe::sleep_on_each(self.cpus());
         self.read(merger);
         let mut silent = Vec::new();
         for ring in &mut self.rings {
@@ -299,7 +299,7 @@ impl Rings for FtraceRings {
         !self.readers.read(&mut self.rings, merger).drained
     }
 
-    fn tell_rest(&mut self, merger: &mut Merger) {
+    fn report_remaining_losses(&mut self, merger: &mut Merger) {
         for ring in &mut self.rings {
             let lost = self.shared.instance.stats(ring.cpu).map_or(0, |stats| stats.lost());
             let count = lost.saturating_sub(ring.told_lost);

@@ -1,4 +1,4 @@
-//! Determines which thread owns a futex, as far as the memory of a program shows.
+//! Determines from a program's memory which thread owns a futex.
 //!
 //! The kernel knows the owner of a futex only if the lock inherits priority or is robust: then the lock word contains the owner's id. A
 //! mutex of the GNU C library stores the owner's id next to the word, after the lock was taken:

@@ -290,7 +290,7 @@ struct Pending {
 pub struct LossWatch {
     last: Sample,
     stretches: VecDeque<Stretch>,
-    /// Losses reported since the last sample; their period may not be over.
+    /// Losses reported since the last sample; their period might not be over.
     pending: Vec<Pending>,
     causes: Vec<LossCause>,
 }

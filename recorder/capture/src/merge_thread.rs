@@ -249,7 +249,7 @@ impl<Item: Send + 'static> MergeThread<Item> {
 pub(crate) struct Merging<I: Intake> {
     intake: Arc<Mutex<I>>,
     thread: Option<MergeThread<I::Item>>,
-    /// The merge thread, if it has merged, and how it spent its time.
+    /// The id of the merge thread and how it spent its time; `None` before its first merge.
     load: Option<(ThreadId, ThreadTimes)>,
     wanted: Wanted,
     failed: Option<io::Error>,
@@ -299,7 +299,7 @@ impl<I: Intake> Merging<I> {
         lock(&self.intake)
     }
 
-    /// The merge thread, if it has merged, and how it spent its time.
+    /// The id of the merge thread and how it spent its time; `None` before its first merge.
     pub(crate) fn load(&self) -> Option<(ThreadId, ThreadTimes)> {
         self.load
     }

@@ -40,7 +40,7 @@ use payloads::Payloads;
 /// How long a quiet CPU may hold up the others.
 pub const WINDOW: Nanos = Nanos(100_000_000);
 
-/// The same while the queues of all CPUs are crowded.
+/// [`WINDOW`] while the queues of all CPUs are crowded.
 pub const CROWDED_WINDOW: Nanos = Nanos(10_000_000);
 
 /// Queues are crowded from this number of events on, which takes some MiB: events that leave the caches before their turn cost half as much
@@ -581,7 +581,7 @@ impl Merger {
         self.has_more = false;
         let most = self.most_in_round.unwrap_or(BETWEEN_LOOKS);
         loop {
-            // Must be read before the rings: events from here on may not be in them yet.
+            // Must be read before the rings: events from here on might not be in them yet.
             let now = clock();
             let mut full = read(self, backlogs);
             self.note_crowd(backlogs);

@@ -50,7 +50,7 @@ impl CpuRing {
         matches!(event.kind, Kind::Running { tid, .. } if self.incoming == Some(Tid(tid.0)))
     }
 
-    /// Notes an event of the ring.
+    /// Counts an event of the ring.
     #[inline]
     fn count(&mut self, event: &Event) {
         match event.kind {
@@ -115,7 +115,7 @@ impl CpuRing {
 
     /// Reports losses that were not reported yet. The kernel writes a loss into the ring when there is room again and something to write;
     /// at the end of a recording, or of its CPU, that never happens.
-    fn tell_rest(&mut self, time: Nanos, merger: &mut Merger) {
+    fn report_remaining_losses(&mut self, time: Nanos, merger: &mut Merger) {
         let lost = self.events.lost(&*self.sys).unwrap_or(0);
         let count = lost.saturating_sub(self.told_lost);
         if count > 0 {
@@ -405,7 +405,7 @@ impl PerfRings {
         for mut ring in done {
             // The ring has stopped by itself. The time must not be earlier than the events that were already passed on.
             let time = ring.last.max(merger.emitted());
-            ring.tell_rest(time, merger);
+            ring.report_remaining_losses(time, merger);
             let goes_idle = !self.options.tracepoints.is_empty();
             // If the scheduler's events have another source, that source knows better when an offline CPU stopped.
             if goes_idle || online.contains(&ring.events.cpu()) {
@@ -452,7 +452,7 @@ impl Rings for PerfRings {
 
     /// Reads nothing from the rings, and makes the kernel write switch records on CPUs where a task was not reported.
     fn find_silent(&mut self, _merger: &mut Merger) -> Result<Vec<Cpu>, SourceError> {
-        idle_probe::nap_on_each(self.cpus());
+        idle_probe::sleep_on_each(self.cpus());
         let mut silent = Vec::new();
         for CpuRing { events, .. } in &mut self.rings {
             events.ring.refresh();
@@ -494,10 +494,10 @@ impl Rings for PerfRings {
         self.readers.take_failure()
     }
 
-    fn tell_rest(&mut self, merger: &mut Merger) {
+    fn report_remaining_losses(&mut self, merger: &mut Merger) {
         for ring in &mut self.rings {
             let time = if ring.is_dead { ring.last } else { clock::now() };
-            ring.tell_rest(time, merger);
+            ring.report_remaining_losses(time, merger);
             self.unreported += ring.unreported();
         }
     }

@@ -66,8 +66,8 @@ pub trait ReadRing: Send + 'static {
 
     fn lane(&self) -> Lane;
 
-    /// Moves events from the ring to where they wait for the merge, until the ring is empty or there is no more room. They wait in
-    /// `queue`, where it is also noted whether the ring is empty, or in the ring itself if it is a [`super::order::Backlog`].
+    /// Moves events from the ring to where they wait for the merge, until the ring is empty or there is no more room. They wait in `queue`,
+    /// which also stores whether the ring is empty, or in the ring itself if it is a [`super::order::Backlog`].
     fn read(&mut self, queue: &mut Queue) -> Look;
 }
 

@@ -14,7 +14,7 @@ use super::ftrace_rings::FtraceRings;
 use super::merge_thread::{Intake, Merging};
 use super::order::{Merger, NoBacklog, Receive};
 use super::perf_rings::PerfRings;
-use super::source::{Causes, Source, SourceError, SourceKind, SourceStats, StartFilter, Take};
+use super::source::{Causes, EventSink, Source, SourceError, SourceKind, SourceStats, StartFilter};
 use fxtrec_kernel::clock;
 use fxtrec_kernel::priority::ThreadId;
 use fxtrec_kernel::stop_token::StopToken;
@@ -73,7 +73,7 @@ pub trait Rings: Debug + Send + 'static {
 
     /// Reports losses at the very end, which no ring reports any more. To be called once, when the events have stopped and the rings are
     /// empty.
-    fn tell_rest(&mut self, merger: &mut Merger);
+    fn report_remaining_losses(&mut self, merger: &mut Merger);
 
     /// The same as [`Source::follow_hotplug`]. Returns whether there was anything to handle.
     ///
@@ -184,7 +184,7 @@ impl<R: Rings> Source for RingSource<R> {
         self.merging.intake().rings.is_silent(cpu)
     }
 
-    fn round(&mut self, take: &mut Take<'_>) {
+    fn round(&mut self, take: &mut EventSink<'_>) {
         let RingSource { merging, outset } = self;
         let emitted = merging.intake().emitted();
         outset.pass(emitted, take, |mut take| merging.round(&mut take));
@@ -198,14 +198,14 @@ impl<R: Rings> Source for RingSource<R> {
         self.merging.intake().merger.has_more()
     }
 
-    fn finish(&mut self, take: &mut Take<'_>) {
+    fn finish(&mut self, take: &mut EventSink<'_>) {
         let RingSource { merging, outset } = self;
         let RingIntake { rings, merger } = &mut *merging.intake();
         merger.limit_rounds(None);
         rings.disable();
         outset.pass(merger.emitted(), take, |take| {
             if merger.round(|merger| rings.read(merger), clock::now, &mut *take) {
-                rings.tell_rest(merger);
+                rings.report_remaining_losses(merger);
                 merger.emit(Nanos(u64::MAX), take);
             }
         });

@@ -88,14 +88,14 @@ pub struct Causes {
     pub need_resched: bool,
     /// Each move of a thread to another queue.
     pub migrate: bool,
-    /// Which threads may not run because the quota of their cgroup is used up, and for how long.
+    /// Which threads cannot run because the quota of their cgroup is used up, and for how long.
     pub throttled: bool,
     /// How long quotas stopped each cgroup in total, by the kernel's own counts. This is not reported by a source: it is known about the
     /// machine.
     pub quotas: bool,
-    /// In which system call a thread blocks.
+    /// The system call in which a thread blocks.
     pub syscall: bool,
-    /// On which futex a thread blocks. Recorded only if requested; otherwise it does not count as missing.
+    /// The futex on which a thread blocks. Recorded only if requested; otherwise it does not count as missing.
     pub futex: bool,
     /// Which kernel lock a thread waits for. The same applies as for futexes.
     pub kernel_lock: bool,
@@ -200,8 +200,8 @@ impl StartFilter {
     pub(crate) fn pass<R>(
         &mut self,
         emitted: Nanos,
-        take: &mut Take<'_>,
-        round: impl FnOnce(&mut Take<'_>) -> R,
+        take: &mut EventSink<'_>,
+        round: impl FnOnce(&mut EventSink<'_>) -> R,
     ) -> R {
         if emitted >= self.begin {
             return round(take);
@@ -212,7 +212,13 @@ impl StartFilter {
         })
     }
 
-    fn take_early(&mut self, cpu: Cpu, event: &Event, bytes: &[u8], take: &mut Take<'_>) -> bool {
+    fn take_early(
+        &mut self,
+        cpu: Cpu,
+        event: &Event,
+        bytes: &[u8],
+        take: &mut EventSink<'_>,
+    ) -> bool {
         match event.kind {
             Kind::Switch(_) => self.before.switches += 1,
             Kind::Wake(_) | Kind::Moved { .. } => self.before.others += 1,
@@ -232,7 +238,7 @@ impl StartFilter {
 }
 
 /// Receives an event with its adjusted time and its payload, if any; returns false to pause.
-pub type Take<'a> = dyn FnMut(Nanos, Cpu, &Event, &[u8]) -> bool + 'a;
+pub type EventSink<'a> = dyn FnMut(Nanos, Cpu, &Event, &[u8]) -> bool + 'a;
 
 pub trait Source: Debug + Send {
     /// The kind of the source.
@@ -304,7 +310,7 @@ pub trait Source: Debug + Send {
 
     /// Reads the rings and passes on, in order of time, all events that no older event can precede. Events that are not accepted stay for
     /// the next round.
-    fn round(&mut self, take: &mut Take<'_>);
+    fn round(&mut self, take: &mut EventSink<'_>);
 
     /// Limits a round to `most` events, or a few more.
     fn limit_rounds(&mut self, _most: usize) {}
@@ -315,7 +321,7 @@ pub trait Source: Debug + Send {
     }
 
     /// Stops the events and passes on everything that is left.
-    fn finish(&mut self, take: &mut Take<'_>);
+    fn finish(&mut self, take: &mut EventSink<'_>);
 
     /// Why rings can no longer be read; returned once. To be checked after [`Source::finish`]; before that, [`Source::wait`] returns it.
     fn take_failure(&mut self) -> Option<io::Error>;

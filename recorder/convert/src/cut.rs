@@ -94,7 +94,7 @@ pub fn cut(
     cut_by(Maker::Cut, &[], reader, window, out)
 }
 
-/// The same for any `maker`. `sections` are whole records that come after those of the window and before the counts of the recording; the
+/// [`cut`] for any `maker`. `sections` are whole records that come after those of the window and before the counts of the recording; the
 /// last one switches back to the section of `maker`.
 ///
 /// # Errors

@@ -9,7 +9,7 @@ use super::import::ImportError;
 use fxt_reader::Nanos;
 use fxtrec_sink::outfile::OutFileError;
 
-/// A place in a text, counted from 1. Columns count bytes.
+/// A position in a text, counted from 1. Columns count bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Position {
     pub line: u64,
@@ -68,7 +68,7 @@ pub enum ConvertError {
     #[error("{at}: {problem}")]
     Malformed {
         at: Position,
-        /// The input at this place, and what was expected instead.
+        /// The input at this position, and what was expected instead.
         problem: String,
     },
     /// The trace of another recorder cannot be imported.

@@ -49,7 +49,7 @@ impl Input {
         }
     }
 
-    /// The same for a trace: traces of other recorders are converted to FXT.
+    /// Opens a trace like [`open`](Self::open), and converts traces of other recorders to FXT.
     ///
     /// # Errors
     ///

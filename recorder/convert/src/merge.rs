@@ -192,7 +192,7 @@ pub fn merge(sources: &[Source], how: &How, out: &mut dyn Write) -> Result<Repor
     merge_as(sources, how, None, out)
 }
 
-/// The same, with other texts if there is a redactor.
+/// [`merge`], with other texts if there is a redactor.
 pub(crate) fn merge_as(
     sources: &[Source],
     how: &How,

@@ -64,7 +64,7 @@ impl Output {
         Self::create_as(mode_of(inputs), path, packing, inputs)
     }
 
-    /// The same, readable by the caller only: the output depends on more than `inputs`.
+    /// Like [`Output::create`], but only the caller can read the file: the output depends on more than `inputs`.
     ///
     /// # Errors
     ///

@@ -170,7 +170,7 @@ fn about(event: &Event<'_>, packets: &mut Packets<'_>) -> Result<(), ConvertErro
     let clock = |id, time| {
         let mut clock = Message::default();
         clock.number(1, id);
-        clock.told_number(2, time);
+        clock.explicit_number(2, time);
         clock
     };
     let mut snapshot = Message::default();

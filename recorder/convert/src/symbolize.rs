@@ -57,7 +57,7 @@ pub trait Fetch {
     /// Where they are stored, with the layout of `/usr/lib/debug`.
     fn folder(&self) -> &Path;
 
-    /// Gets the debug file of a build; returns whether it is there now, and was not there before.
+    /// Gets the debug file of a build; returns whether it exists now but did not before.
     fn fetch(&mut self, id: &[u8]) -> bool;
 
     /// The results, counted by file.

@@ -107,7 +107,7 @@ pub fn open(path: &Path) -> io::Result<File> {
     Ok(opened)
 }
 
-/// The same file, with its own position.
+/// Opens the file again, with a position of its own.
 fn again(file: &File) -> io::Result<File> {
     File::open(format!("/proc/self/fd/{}", file.as_raw_fd()))
 }

@@ -20,7 +20,7 @@ const NANOS_OF_DAY: i128 = 86_400_000_000_000;
 /// The identity of a trace.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Identity {
-    /// The same for the same bytes. It begins with a letter, so that no SQL engine reads it as a number.
+    /// Equal for files with equal bytes. It begins with a letter, so that no SQL engine reads it as a number.
     pub(crate) id: String,
     /// The day in UTC, such as `2026-11-23`, by the wall clock of the machine that recorded the trace.
     pub(crate) day: String,

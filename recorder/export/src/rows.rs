@@ -6,7 +6,7 @@ use fxtrec_blame::spans::Spans;
 use fxtrec_gates::Metric;
 use fxtrec_report::analysis::{Ran, Waited, Woken};
 use fxtrec_report::{Gap, Observer, Report};
-use fxtrec_sched::{Change, Occupant, State, SwitchArgs, Thread, WakeupSaid, unsigned};
+use fxtrec_sched::{Change, Occupant, State, SwitchArgs, Thread, WakeupFacts, unsigned};
 
 use crate::file::Files;
 use crate::identity::week;
@@ -398,7 +398,7 @@ impl Observer for Rows<'_> {
 
     #[inline]
     fn woken(&mut self, woken: &Woken<'_>) {
-        let said = WakeupSaid::of(woken.args);
+        let said = WakeupFacts::of(woken.args);
         let waker = said.waker.map(|koid| self.people.utid(koid));
         let person = self.people.thread(woken.thread.0);
         let utid = Cell::id(person.utid);

@@ -79,7 +79,8 @@ const fn or_null(column: Column) -> Column {
     Column { nullable: true, ..column }
 }
 
-/// A table. The variants are in the order in which files get their final names: once a trace is in the table `trace`, all of it is there.
+/// A table. The variants are in the order in which files get their final names: once a trace is in the table `trace`, all its rows are
+/// exported.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Table {
     SchedSlice,

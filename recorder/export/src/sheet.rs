@@ -58,13 +58,13 @@ impl Cell {
         Cell(i64::try_from(number).unwrap_or(i64::MAX))
     }
 
-    /// The same, with null for `None`.
+    /// A number below 2^63, or null for `None`.
     #[inline(always)]
     pub(crate) fn some(number: Option<u64>) -> Cell {
         number.map_or(Cell::NULL, Cell::of)
     }
 
-    /// The same, with null for 0.
+    /// A number below 2^63, or null for 0.
     #[inline(always)]
     pub(crate) fn unless_zero(number: u64) -> Cell {
         if number > 0 { Cell::of(number) } else { Cell::NULL }

@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use nix::sys::eventfd::{EfdFlags, EventFd};
 
-/// Stays readable until it is answered. Clones are the same bell.
+/// Stays readable until it is answered. All clones refer to the same bell.
 #[derive(Clone, Debug)]
 pub struct Bell(Arc<EventFd>);
 

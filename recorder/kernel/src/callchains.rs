@@ -8,7 +8,7 @@
 //! ```
 //!
 //! The kernel records a stack each time a thread is switched out to block: whether the wait is long becomes known only later, here. The
-//! program's part is walked by frame pointers alone, and no stack memory is copied.
+//! user stack is walked by frame pointers alone, and no stack memory is copied.
 //!
 //! A thread may be switched in on another CPU than the one it was switched out on, so records are processed in the order of their times, up
 //! to the time that all rings have been read past.
@@ -98,7 +98,7 @@ struct Chain {
     kernel: Vec<u64>,
     /// `None` for a kernel thread.
     user: Option<Vec<u64>>,
-    /// Whether the program's part may continue.
+    /// Whether the user stack may have more frames.
     is_cut: bool,
 }
 

@@ -10,7 +10,7 @@ use super::sys::Sys;
 /// A capability that opens something the recorder needs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Capability {
-    /// Reads files that other users may not read, such as those of tracefs.
+    /// Reads files that other users are not allowed to read, such as those of tracefs.
     DacReadSearch,
     /// Locks memory beyond the limits: larger rings.
     IpcLock,
@@ -141,7 +141,7 @@ pub fn give_up_all() -> io::Result<()> {
 ///
 /// # Errors
 /// Errors of capset(2).
-pub fn give_up_those_of_the_file() -> io::Result<()> {
+pub fn drop_file_capabilities() -> io::Result<()> {
     if nix::unistd::geteuid().is_root() { Ok(()) } else { give_up_all() }
 }
 

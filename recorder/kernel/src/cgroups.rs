@@ -36,7 +36,7 @@ pub fn of_process(pid: u32) -> Option<Membership> {
     membership(&std::fs::read(format!("/proc/{pid}/cgroup")).ok()?)
 }
 
-/// The same for the recorder's own process.
+/// The cgroup of the recorder's own process.
 pub fn own() -> Option<Membership> {
     membership(&std::fs::read("/proc/self/cgroup").ok()?)
 }

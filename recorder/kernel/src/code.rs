@@ -1,4 +1,4 @@
-//! Which code is where: the executable mappings of processes, the kernel and its modules, and the kernel's symbols.
+//! Where code is in memory: the executable mappings of processes, the kernel and its modules, and the kernel's symbols.
 //!
 //! All of it is text below `/proc` and `/sys`, read on request, and never on the path of an event.
 

@@ -181,7 +181,7 @@ impl Directory {
     /// The link at `name`, if there is one.
     ///
     /// # Errors
-    /// Errors of the system calls; `None` if nothing is there.
+    /// Errors of the system calls; `None` if the name does not exist.
     pub fn link(&self, name: &OsStr) -> io::Result<Option<Link>> {
         // Held, so that the link that is read is the one that was checked.
         let held = match openat(self, name, LOOK | OFlag::O_NOFOLLOW, Mode::empty()) {
@@ -213,7 +213,7 @@ impl Directory {
     /// Facts about the file at `name`; for a link, about the link itself.
     ///
     /// # Errors
-    /// Errors of fstatat(2); `None` if nothing is there.
+    /// Errors of fstatat(2); `None` if the name does not exist.
     pub fn look(&self, name: &OsStr) -> io::Result<Option<Facts>> {
         match fstatat(self, name, AtFlags::AT_SYMLINK_NOFOLLOW) {
             Ok(stat) => Ok(Some(Facts::of(&stat))),
@@ -240,7 +240,7 @@ impl Directory {
         Ok(openat(self, name, flags | always, Mode::empty())?.into())
     }
 
-    /// Creates a file at `name`; fails if something is there.
+    /// Creates a file at `name`; fails if the name exists.
     ///
     /// # Errors
     /// Errors of openat(2).
@@ -249,7 +249,7 @@ impl Directory {
         Ok(openat(self, name, flags | always, Mode::from_bits_truncate(mode))?.into())
     }
 
-    /// Creates a directory at `name`; fails if something is there.
+    /// Creates a directory at `name`; fails if the name exists.
     ///
     /// # Errors
     /// Errors of mkdirat(2).
@@ -288,7 +288,7 @@ impl Directory {
     /// Removes a name if it belongs to this very file.
     ///
     /// # Errors
-    /// Errors of the system calls; ESTALE if another file is there.
+    /// Errors of the system calls; ESTALE if the name belongs to another file.
     pub fn remove_file(&self, name: &OsStr, id: FileId) -> io::Result<()> {
         match self.look(name)? {
             None => Err(Errno::ENOENT.into()),
@@ -306,7 +306,7 @@ impl Directory {
         entries.map(|entry| entry.map(|entry| entry.file_name())).collect()
     }
 
-    /// Makes its entries survive a power failure, as far as the file system guarantees that.
+    /// Makes its entries survive a power failure, if the file system guarantees that.
     pub fn sync(&self) {
         let flags = OFlag::O_RDONLY | OFlag::O_DIRECTORY | OFlag::O_CLOEXEC;
         if let Ok(readable) = openat(self, ".", flags, Mode::empty()) {
@@ -422,10 +422,10 @@ impl Fresh {
         Ok(Fresh { directory, file, temporary: Some(name) })
     }
 
-    /// Names it `name`; fails if something is there.
+    /// Names it `name`; fails if the name exists.
     ///
     /// # Errors
-    /// Errors of the system calls; EEXIST if something is there.
+    /// Errors of the system calls; EEXIST if the name exists.
     pub fn put_new(&mut self, name: &OsStr) -> io::Result<()> {
         let Some(temporary) = &self.temporary else {
             return link_unnamed(&self.file, &self.directory, name);
@@ -443,7 +443,7 @@ impl Fresh {
         Ok(())
     }
 
-    /// Moves it to `name`, and replaces any existing file. At every moment one of the two files is there.
+    /// Moves it to `name`, and replaces any existing file. At any time, the name refers to one of the two files.
     ///
     /// # Errors
     /// Errors of the system calls.

@@ -61,7 +61,7 @@ impl Facts {
         Facts::of(sys, Namespaces::current(), binary)
     }
 
-    /// The same for given namespaces and a given executable.
+    /// The facts for given namespaces and a given executable.
     pub fn of(sys: &dyn Sys, namespaces: Namespaces, binary: PathBuf) -> Facts {
         let status = sys.read(Path::new("/proc/self/status")).unwrap_or_default();
         let limits = sys.read(Path::new("/proc/self/limits")).unwrap_or_default();

@@ -17,10 +17,10 @@ const NAP: Duration = Duration::from_micros(100);
 /// A machine that is too busy to let the thread nap in this time is not idle anyway.
 const PATIENCE: Duration = Duration::from_millis(50);
 
-/// Lets a new thread sleep on each of the CPUs in turn; CPUs that it may not use are skipped.
+/// Lets a new thread sleep on each of the CPUs in turn; CPUs that it is not allowed to use are skipped.
 ///
 /// Returns when all CPUs were visited, or when that takes too long.
-pub fn nap_on_each(cpus: Vec<Cpu>) {
+pub fn sleep_on_each(cpus: Vec<Cpu>) {
     let (done, napped) = mpsc::channel::<()>();
     let napper = std::thread::Builder::new().name("fxtrec-nap".to_owned());
     let spawned = napper.spawn(move || {

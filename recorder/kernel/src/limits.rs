@@ -48,7 +48,7 @@ impl Inherited {
     }
 }
 
-/// Allows `files` open files for CPUs in addition to all others, as far as the hard limit permits.
+/// Allows `files` open files for CPUs in addition to all others, up to the hard limit.
 ///
 /// Calls that need more fail with EMFILE.
 pub fn raise_open_files(files: u64) {
@@ -68,7 +68,7 @@ pub fn remedy_or<'a>(usual: &'a str, error: &io::Error) -> &'a str {
     }
 }
 
-/// Raises the limit of locked memory as far as permitted. Returns whether the limit was raised.
+/// Raises the limit of locked memory to the permitted maximum. Returns whether the limit was raised.
 pub fn raise_locked_memory() -> bool {
     const LOCKED: Resource = Resource::RLIMIT_MEMLOCK;
     let Some(Limit { soft, hard, .. }) = Limit::now(LOCKED) else { return false };

@@ -54,7 +54,7 @@ fn map_in(root: BorrowedFd<'_>, pid: u32, rights: &Rights) -> io::Result<Regular
             let why = "not a file of the process's user with one name";
             return Err(io::Error::new(ErrorKind::PermissionDenied, why));
         }
-        // A file that the process may not read is not its map.
+        // A file that the process is not allowed to read is not its map.
         map.open()?;
         Ok(map)
     })
@@ -83,7 +83,7 @@ pub fn own_vdso() -> Option<Vec<u8>> {
 /// empty once the process has ended, or has executed another.
 ///
 /// # Errors
-/// If the process has ended, may not be inspected, or has no such mapping.
+/// If the process has ended, cannot be inspected, or has no such mapping.
 pub fn memory_of(pid: u32, mapping: &ExecutableMapping) -> io::Result<OwnedFd> {
     let process = Folder::of(pid)?;
     let memory = process.open("mem")?;

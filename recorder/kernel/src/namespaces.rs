@@ -1,8 +1,8 @@
 //! The pid and user namespaces in which the recorder runs, and the pid namespace that `/proc` shows.
 //!
 //! This matters in three ways. Tracepoints carry the ids of the initial pid namespace, perf's own records those of the recorder's, and
-//! `/proc` those of the namespace it was mounted for; outside of the initial namespace the three differ. And in a user namespace even root
-//! may not trace the machine.
+//! `/proc` those of the namespace it was mounted for; outside of the initial namespace the three differ. In a user namespace, even root is
+//! not allowed to trace the machine.
 
 use std::os::unix::fs::MetadataExt;
 

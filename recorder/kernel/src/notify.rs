@@ -11,10 +11,11 @@ use std::os::unix::net::{SocketAddr, UnixDatagram};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-/// The variable with the destination: a path, or `@` and an abstract name.
+/// The environment variable with the destination: a path, or `@` and an abstract name.
 pub const NOTIFY_VARIABLE: &str = "NOTIFY_SOCKET";
 
-/// The same for a recorder that another fxtrec has started. It takes precedence, and leaves systemd's variable to a COMMAND.
+/// The destination for a recorder that another fxtrec has started. It takes precedence over [`NOTIFY_VARIABLE`], which a COMMAND can then
+/// use.
 pub const OWN_NOTIFY_VARIABLE: &str = "FXTREC_NOTIFY_SOCKET";
 
 /// Whether another fxtrec listens.
@@ -41,7 +42,7 @@ pub enum Notice {
     Alive,
     /// A requested snapshot was written to this file.
     Snapshot(PathBuf),
-    /// The same for a snapshot of a trigger.
+    /// A trigger's snapshot was written to this file.
     Fired(PathBuf),
     /// A requested snapshot was not written, and the reason.
     NoSnapshot(String),

@@ -66,7 +66,7 @@ pub fn locked_process() -> io::Result<Option<u32>> {
     Ok(pids.find(|pid| is_locked(*pid)))
 }
 
-/// A process that has ended, or that may not be inspected, is not known to be locked.
+/// A process that has ended, or that cannot be inspected, is not known to be locked.
 fn is_locked(pid: u32) -> bool {
     // Reading memory takes the lock, even where nothing is mapped.
     let read = move || {

@@ -58,7 +58,7 @@ impl ThreadId {
     }
 
     /// Gives it a tenth of an ordinary thread's CPU share. Raising it again needs the right to do so.
-    pub fn be_patient(self) {
+    pub fn be_background(self) {
         set_niceness(self.0, PATIENT);
     }
 }
@@ -109,7 +109,7 @@ pub fn raise() {
 
 /// Gives the main thread of another process the calling thread's ordinary priority, if permitted, but none higher than the default, because
 /// the amount of its work is not limited.
-pub fn lend_to(pid: u32) {
+pub fn lend_priority_to(pid: u32) {
     let Ok(pid) = libc::pid_t::try_from(pid) else { return };
     // SAFETY: getpriority takes two numbers; 0 is the calling thread. -1 is a valid niceness too, and for the calling thread, the call
     // cannot fail.
@@ -144,7 +144,7 @@ mod tests {
             let mut command = std::process::Command::new("cat");
             let mut child = command.stdin(std::process::Stdio::piped()).spawn().expect("it runs");
             let pid = child.id();
-            lend_to(pid);
+            lend_priority_to(pid);
             // SAFETY: getpriority takes two numbers.
             let lent = unsafe { libc::getpriority(libc::PRIO_PROCESS, pid) };
             drop(child.stdin.take());
@@ -156,7 +156,7 @@ mod tests {
 
     #[test]
     fn another_process_is_as_patient_as_who_waits_for_it() {
-        assert_eq!(lent(ThreadId::be_patient), PATIENT);
+        assert_eq!(lent(ThreadId::be_background), PATIENT);
     }
 
     #[test]

@@ -47,7 +47,7 @@ impl Folder {
     /// Reads one of its files.
     ///
     /// # Errors
-    /// If the process is gone, or may not be inspected.
+    /// If the process is gone, or cannot be inspected.
     pub fn read(&self, name: &str) -> io::Result<Vec<u8>> {
         let mut content = Vec::new();
         self.open(name)?.read_to_end(&mut content)?;
@@ -57,7 +57,7 @@ impl Folder {
     /// Opens one of its files for reading.
     ///
     /// # Errors
-    /// If the process is gone, or may not be inspected.
+    /// If the process is gone, or cannot be inspected.
     pub fn open(&self, name: &str) -> io::Result<File> {
         let flags = OFlag::O_RDONLY | OFlag::O_CLOEXEC;
         Ok(openat(&self.0, name, flags, Mode::empty())?.into())
@@ -66,7 +66,7 @@ impl Folder {
     /// Holds the target of one of its links. These links are the kernel's: they lead to a file, not to a path.
     ///
     /// # Errors
-    /// If the process has ended, or may not be inspected.
+    /// If the process has ended, or cannot be inspected.
     pub fn hold(&self, link: &str) -> io::Result<OwnedFd> {
         Ok(openat(&self.0, link, OFlag::O_PATH | OFlag::O_CLOEXEC, Mode::empty())?)
     }
@@ -110,7 +110,7 @@ impl Mapped {
 /// one. So the file is used only if its device and inode are those of the mapping.
 ///
 /// # Errors
-/// If there is no such file any more, or it may not be inspected.
+/// If there is no such file any more, or it cannot be inspected.
 pub fn mapped(pid: u32, mapping: &ExecutableMapping) -> io::Result<Mapped> {
     let process = Folder::of(pid);
     if let Ok(process) = &process {
@@ -152,7 +152,7 @@ fn is_of(file: &Regular, mapping: &ExecutableMapping) -> bool {
 /// The directory below which the paths of a process must be looked up: `/` unless it is in another mount namespace or has another root.
 ///
 /// # Errors
-/// If there is no such process, or it may not be inspected.
+/// If there is no such process, or it cannot be inspected.
 pub fn root_of(pid: u32) -> io::Result<PathBuf> {
     let base = PathBuf::from(format!("/proc/{}", living(pid)));
     let inode = |path: &Path| std::fs::metadata(path).map(|metadata| metadata.ino());
@@ -170,7 +170,7 @@ pub fn executable(pid: u32) -> PathBuf {
 /// The files that a process has mapped as executable, each once, in the order of their addresses.
 ///
 /// # Errors
-/// If there is no such process, or it may not be inspected.
+/// If there is no such process, or it cannot be inspected.
 pub fn mapped_code(pid: u32) -> io::Result<Vec<MappedCode>> {
     Ok(parse_maps(&std::fs::read(format!("/proc/{}/maps", living(pid)))?))
 }

@@ -77,7 +77,7 @@ impl QuotaWatch {
     }
 
     /// Whether the counts can be read here.
-    pub fn is_told(&self) -> bool {
+    pub fn is_readable(&self) -> bool {
         self.groups.is_some()
     }
 

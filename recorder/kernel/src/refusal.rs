@@ -33,7 +33,7 @@ use crate::units::Cpu;
 pub struct Refusal {
     /// The call that failed, and its error.
     pub call: String,
-    /// The cause, as far as it can be known.
+    /// The cause, if it can be determined.
     pub cause: String,
     /// The smallest change that helps.
     pub remedy: String,

@@ -49,7 +49,7 @@ const HOLD: OFlag = OFlag::O_PATH.union(OFlag::O_CLOEXEC);
 pub enum Links {
     /// All links that stay within the root.
     Followed,
-    /// The same, except a link at the end of the path.
+    /// Links that stay within the root, except one at the end of the path.
     NotLast,
     /// No links, and no mount is crossed.
     None,
@@ -171,7 +171,7 @@ struct Mount<'a> {
     options: &'a str,
 }
 
-/// The mount with this number, or else with this device. By device alone, files of an overlay may not be found.
+/// The mount with this number, or else with this device. By device alone, files of an overlay might not be found.
 fn find_mount(mounts: &str, number: Option<u64>, device: u64) -> Option<Mount<'_>> {
     let number = number.map(|number| number.to_string());
     let device = format!("{}:{}", major(device), minor(device));
@@ -240,8 +240,8 @@ pub fn in_root(root: BorrowedFd<'_>, path: &Path, links: Links) -> io::Result<Ow
     }
 }
 
-/// Whether `path`, below `root`, is the file that the kernel's `link` leads to, as far as the kernel knows without a request to the file
-/// system, which may never respond. The kernel knows this for a running program's file.
+/// Whether `path`, below `root`, is the file that the kernel's `link` leads to, according to what the kernel knows without a request to the
+/// file system, which might never respond. The kernel knows this for a running program's file.
 pub fn is_cached(link: &Path, root: &Path, path: &Path) -> bool {
     let hold = |path: &Path| openat(AT_FDCWD, path, HOLD, Mode::empty()).ok();
     let resolve = ResolveFlag::from_bits_retain(RESOLVE_CACHED)
@@ -258,7 +258,8 @@ fn cached_id(held: &OwnedFd) -> Option<(u32, u32, u64)> {
     Some((found.stx_dev_major, found.stx_dev_minor, found.stx_ino))
 }
 
-/// Whether a held file no longer has a name, as far as the kernel knows without a request to the file system, which may never respond.
+/// Whether a held file no longer has a name, according to what the kernel knows without a request to the file system, which might never
+/// respond.
 pub fn is_deleted(held: BorrowedFd<'_>) -> bool {
     cached(held, libc::STATX_NLINK).is_some_and(|found| found.stx_nlink == 0)
 }

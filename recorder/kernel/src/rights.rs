@@ -62,8 +62,8 @@ impl Rights {
         rights().unwrap_or_else(Rights::nobody)
     }
 
-    /// Runs `what` with the calling thread's file access reduced to these rights. A recorder that may not change users runs it with the
-    /// rights of its own user.
+    /// Runs `what` with the calling thread's file access reduced to these rights. A recorder that is not permitted to change users runs it
+    /// with the rights of its own user.
     ///
     /// # Errors
     /// EPERM if that is not possible and the own user is root, and the errors of `what`.
@@ -90,7 +90,7 @@ impl Rights {
 
     fn open_by(&self, open: impl FnOnce() -> io::Result<File>) -> io::Result<File> {
         let file = self.with(open)?;
-        // An unknown user may not have permission to read the file.
+        // An unknown user might not have permission to read the file.
         match *self != Rights::nobody() || is_for_everybody(&file)? {
             true => Ok(file),
             false => Err(Errno::EACCES.into()),
@@ -103,7 +103,7 @@ impl Rights {
 ///
 /// # Errors
 /// Errors of capget(2) and capset(2).
-pub fn without_those_of_the_file<T>(what: impl FnOnce() -> T) -> io::Result<T> {
+pub fn without_file_capabilities<T>(what: impl FnOnce() -> T) -> io::Result<T> {
     if geteuid().is_root() {
         return Ok(what());
     }

@@ -106,8 +106,8 @@ impl Signals {
         Signals::catch_and(&[])
     }
 
-    /// The same with the signals by which a terminal stops jobs, which then stop nothing here by themselves: see
-    /// [`Signals::stop_here`].
+    /// Like [`Signals::catch`], and also catches the signals by which a terminal stops jobs. They no longer stop this process by
+    /// themselves: see [`Signals::stop_here`].
     ///
     /// # Errors
     /// The same as for [`Signals::catch`].
@@ -115,7 +115,7 @@ impl Signals {
         Signals::catch_and(&STOPS)
     }
 
-    /// The same with the signal for a changed terminal size.
+    /// Like [`Signals::catch`], and also catches the signal for a changed terminal size.
     ///
     /// # Errors
     /// The same as for [`Signals::catch`].

@@ -18,8 +18,8 @@ const NOT_ACCOUNTED: &str = "no-steal-acc";
 /// The columns before that of stolen time: user, nice, system, idle, iowait, irq, softirq.
 const COLUMNS_BEFORE: usize = 7;
 
-/// Whether a kernel that can subtract stolen time from the clocks of its tasks does so. On Xen it cannot: a CPU may not read the stolen
-/// time of another one.
+/// Whether a kernel that can subtract stolen time from the clocks of its tasks does so. On Xen it cannot: a CPU cannot read the stolen time
+/// of another one.
 pub fn is_accounted(sys: &dyn Sys) -> bool {
     let read = |path: &str| sys.read(Path::new(path)).unwrap_or_default();
     let command_line = read(COMMAND_LINE_PATH);

@@ -40,7 +40,7 @@ impl Table {
         self.starts.push((address, at, length));
     }
 
-    /// Modules are listed after the kernel, in no order. If an address has several names, the first in the list stays.
+    /// Modules are listed after the kernel, in no particular order. If an address has several names, the first in the list stays.
     fn sort(&mut self) {
         self.starts.sort_by_key(|it| it.0);
         self.starts.dedup_by_key(|it| it.0);

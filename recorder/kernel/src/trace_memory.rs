@@ -30,7 +30,7 @@ pub struct TraceMemory {
 }
 
 impl TraceMemory {
-    /// Reserves `bytes`, and faults them in as far as that does not take long.
+    /// Reserves `bytes`, and faults in as many as it can in a short time.
     ///
     /// # Errors
     /// Errors of mmap(2).

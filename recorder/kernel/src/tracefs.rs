@@ -19,7 +19,7 @@ const UNDER_DEBUGFS: &str = "/sys/kernel/debug/tracing";
 
 /// The directory that every tracefs has.
 ///
-/// Reading it as a file distinguishes all cases: it does not exist, it may not be opened, or it is a directory. A file inside would not
+/// Reading it as a file distinguishes all cases: it does not exist, it cannot be opened, or it is a directory. A file inside would not
 /// work, because a locked-down kernel closes most of them but not the formats.
 const EVENTS: &str = "events";
 
@@ -33,14 +33,14 @@ pub struct Tracefs {
 #[derive(Debug, Error)]
 #[non_exhaustive]
 pub enum TracefsError {
-    /// tracefs exists, but this user may not read it.
+    /// tracefs exists, but this user is not allowed to read it.
     #[error("cannot read {path}: {source}; run fxtrec with sudo")]
     Refused {
         /// The file that could not be read.
         path: PathBuf,
         source: io::Error,
     },
-    /// tracefs is not mounted, and this user may not mount it.
+    /// tracefs is not mounted, and this user is not allowed to mount it.
     #[error(
         "cannot mount tracefs: {source}; run fxtrec with sudo, or first `sudo mount -t tracefs \
          tracefs /sys/kernel/tracing`"
@@ -96,7 +96,7 @@ impl Tracefs {
     /// Finds tracefs without mounting anything; `None` if it is not mounted.
     ///
     /// # Errors
-    /// [`TracefsError::Refused`] if the only tracefs may not be read.
+    /// [`TracefsError::Refused`] if the only tracefs cannot be read.
     pub fn find_mounted(sys: &dyn Sys) -> Result<Option<Tracefs>, TracefsError> {
         let mut refused = None;
         for path in candidates(sys) {

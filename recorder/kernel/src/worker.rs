@@ -76,8 +76,8 @@ impl Worker {
         Worker::run(command)
     }
 
-    /// The same, with a `word` that selects its task, and with the environment and the working directory of this process, for paths that a
-    /// user has named.
+    /// Starts a worker with a `word` that selects its task. It keeps the environment and the working directory of this process, for paths
+    /// that a user has named.
     ///
     /// # Errors
     /// The same as for [`Worker::start`].
@@ -120,9 +120,9 @@ impl Worker {
         send(&self.socket, question, descriptor).map_err(timed_out)?;
         let begun = Instant::now();
         let (mut done, mut moved) = (self.work_done(), begun);
-        self.hurry();
+        self.lend_priority();
         let wait = || {
-            self.hurry();
+            self.lend_priority();
             let (now, work) = (Instant::now(), self.work_done());
             if work != done {
                 (done, moved) = (work, now);
@@ -136,9 +136,9 @@ impl Worker {
     }
 
     /// Gives it the priority of the waiting thread, which other threads may raise at the same time.
-    fn hurry(&self) {
+    fn lend_priority(&self) {
         if let Some(process) = &self.process {
-            priority::lend_to(process.id());
+            priority::lend_priority_to(process.id());
         }
     }
 
@@ -210,7 +210,7 @@ impl Workers {
         self.ask_for(question, descriptor, Duration::MAX)
     }
 
-    /// The same, waiting no longer than `most`.
+    /// The answer, for which it waits at most `most`.
     pub fn ask_for(
         &mut self,
         question: &[u8],

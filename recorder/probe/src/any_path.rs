@@ -28,7 +28,7 @@ pub(crate) mod all {
     }
 }
 
-/// The same for optional paths.
+/// Serializes optional paths.
 pub(crate) mod maybe {
     use super::*;
 

@@ -1,4 +1,4 @@
-//! Why a spec matches no place for a probe, and the remedy.
+//! Why a spec matches no location for a probe, and the remedy.
 
 use std::path::PathBuf;
 
@@ -9,7 +9,7 @@ use super::elf::{Arch, BoundsError, ElfError};
 use super::locate::LocateError;
 use super::usdt::UsdtError;
 
-/// A spec that names no place for a probe.
+/// A spec that names no location for a probe.
 #[derive(Debug, thiserror::Error)]
 #[error("probe '{spec}': {problem}")]
 pub struct ProbeError {
@@ -18,7 +18,7 @@ pub struct ProbeError {
     pub problem: Problem,
 }
 
-/// Why a spec matches no place for a probe.
+/// Why a spec matches no location for a probe.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Problem {
@@ -76,7 +76,7 @@ pub enum Problem {
         path.display()
     )]
     NotCalled { path: PathBuf, name: String },
-    /// The place is not where an instruction begins.
+    /// The location is not where an instruction begins.
     #[error("{}: {source}", path.display())]
     Bounds { path: PathBuf, source: BoundsError },
     /// The address is not in the file's code.
@@ -85,13 +85,13 @@ pub enum Problem {
         path.display()
     )]
     NotCode { path: PathBuf, address: u64, code: String },
-    /// A return probe at a place other than a function's beginning.
+    /// A return probe at a location other than a function's beginning.
     #[error(
         "{}: {address:#x} is not known to be the start of a function, so %return and %span could break the program",
         path.display()
     )]
     NotEntry { path: PathBuf, address: u64 },
-    /// Arguments by number at a place where they are unknown.
+    /// Arguments by number at a location where they are unknown.
     #[error(
         "{}: {address:#x} is not known to be the start of a function, so argN is unknown there: \
          name the register instead",
@@ -120,8 +120,8 @@ pub enum Problem {
     /// An argument that the kernel cannot fetch.
     #[error(transparent)]
     Arg(#[from] ArgError),
-    /// More places than the limit, which guards against mistakes.
-    #[error("it matches {found} places: the maximum is {most}; use a narrower glob, or several")]
+    /// More locations than the limit, which guards against mistakes.
+    #[error("it matches {found} locations: the maximum is {most}; use a narrower glob, or several")]
     TooMany { found: usize, most: usize },
 }
 

@@ -42,10 +42,10 @@ pub use locate::Context;
 pub use resolve::resolve;
 pub use spec::Spec;
 
-/// The default limit on the places of one [`Spec`].
+/// The default limit on the locations of one [`Spec`].
 pub const DEFAULT_MOST: usize = 256;
 
-/// One place in one file to put a probe at.
+/// One location in one file to put a probe at.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Site {
     /// The name of its hits in the trace.

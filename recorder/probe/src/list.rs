@@ -1,4 +1,4 @@
-//! The places for probes in a file: its functions and its USDT probes.
+//! The locations for probes in a file: its functions and its USDT probes.
 
 use std::path::PathBuf;
 
@@ -13,7 +13,7 @@ use super::spec::Binary;
 use super::usdt;
 use fxtrec_units::glob;
 
-/// The places for probes in a file.
+/// The locations for probes in a file.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Listing {
     /// The file, by a path that opens it from where fxtrec runs.
@@ -41,7 +41,7 @@ pub struct ListedFunction {
     pub linker_name: String,
     /// Where it begins, before the loader moves the file.
     pub address: u64,
-    /// The same as an offset in the file, in bytes.
+    /// The address as an offset in the file, in bytes.
     pub offset: Option<u64>,
     /// Its size in bytes, if the file contains the size.
     pub size: Option<u64>,
@@ -49,14 +49,14 @@ pub struct ListedFunction {
     pub chooses: bool,
 }
 
-/// A USDT probe at one place.
+/// A USDT probe at one location.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ListedUsdt {
     pub provider: String,
     pub name: String,
     /// Where it is, before the loader moves the file.
     pub address: u64,
-    /// The same as an offset in the file, in bytes.
+    /// The address as an offset in the file, in bytes.
     pub offset: Option<u64>,
     /// The address of the counter that opens its guard, if it has one.
     pub semaphore: Option<u64>,
@@ -64,7 +64,7 @@ pub struct ListedUsdt {
     pub arguments: Vec<Result<String, String>>,
 }
 
-/// Lists the places in a file that `pattern` matches, a name or a glob as in a spec; `usdt:PROVIDER:NAME` matches USDT probes only.
+/// Lists the locations in a file that `pattern` matches, a name or a glob as in a spec; `usdt:PROVIDER:NAME` matches USDT probes only.
 ///
 /// # Errors
 /// When there is no such file, or nothing in it matches `pattern`.

@@ -11,7 +11,7 @@ use fxt_reader::Nanos;
 
 use super::counts::Counts;
 
-/// Beyond this number, buckets are merged by counting, which is then faster than sorting.
+/// Above this number of buckets, merging them by counting is faster than sorting.
 const MANY: usize = 256;
 
 /// A value and its number of occurrences.

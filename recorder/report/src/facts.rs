@@ -1,4 +1,4 @@
-//! The effects of the scheduler on threads other than waits, as far as they were recorded.
+//! The recorded effects of the scheduler on threads, other than waits.
 //!
 //! The argument `causes` of `trace_info` lists the facts of a recording. A figure whose fact is missing is absent, since it is unknown, not
 //! 0.
@@ -88,7 +88,7 @@ impl Facts {
     }
 }
 
-/// The same during the pass.
+/// [`Facts`] during the pass.
 #[derive(Debug, Default)]
 pub(super) struct FactTallies {
     tallies: [Tally; 4],

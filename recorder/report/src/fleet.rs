@@ -38,7 +38,7 @@ pub struct TraceRow {
     pub steal: Option<Duration>,
     /// How long quotas kept its threads from running, if recorded.
     pub throttled: Option<Duration>,
-    /// Missing events, as far as they were counted, and gaps.
+    /// Counted missing events, and gaps.
     pub lost: u64,
     pub gaps: u64,
     /// Whether the file ends before the recording did.

@@ -124,7 +124,7 @@ impl Origin {
         Origin::recorded_by(&self.version, &self.source)
     }
 
-    /// The same for `version` and `source` of `trace_info`.
+    /// The recorder's version, from `version` and `source` of `trace_info`.
     pub fn recorded_by<'a>(version: &'a str, source: &str) -> Option<&'a str> {
         let is_own = matches!(source, "bpf" | "perf" | "ftrace");
         Some(version).filter(|version| is_own && !version.is_empty())
@@ -150,7 +150,7 @@ impl Span {
 
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Losses {
-    /// Events that the recorder could not keep, as far as they were counted.
+    /// Counted events that the recorder could not keep.
     pub events: u64,
     /// Whether the true number may be smaller.
     pub at_most: bool,
@@ -177,7 +177,7 @@ pub struct Losses {
 }
 
 impl Losses {
-    /// Records that applications dropped, as far as they were counted.
+    /// Counted records that applications dropped.
     pub fn records(&self) -> u64 {
         self.providers.iter().fold(0, |sum, one| sum.saturating_add(one.records))
     }
@@ -192,13 +192,13 @@ impl Losses {
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ProviderLosses {
     pub name: String,
-    /// Records, as far as they were counted.
+    /// The counted records.
     pub records: u64,
     /// Intervals in which records were dropped.
     pub gaps: u64,
     /// The number of intervals whose records were not counted.
     pub unknown: u64,
-    /// The first intervals, as far as their times are known.
+    /// The first intervals whose times are known.
     pub list: Vec<RecordGap>,
 }
 

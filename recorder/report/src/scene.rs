@@ -70,27 +70,27 @@ impl Scene {
         Scene::of_scope("all")
     }
 
-    /// The same, for a recording that also has these facts.
+    /// An empty trace from fxtrec that also has these facts.
     pub fn with_causes(causes: &str) -> Scene {
         Scene::start("all", Some(causes), None)
     }
 
-    /// The same, for a recording of a COMMAND whose process has this koid.
+    /// An empty trace of a COMMAND whose process has this koid.
     pub fn of_command(causes: &str, command: u64) -> Scene {
         Scene::start("all", Some(causes), Some(command))
     }
 
-    /// The same, for a recording with this scope.
+    /// An empty trace with this scope.
     pub fn of_scope(scope: &str) -> Scene {
         Scene::start(scope, None, None)
     }
 
-    /// The same, for a recording by the process of this thread.
+    /// An empty trace, recorded by the process of this thread.
     pub fn recorded_by(recorder: u64, causes: &str, command: Option<u64>) -> Scene {
         Scene::start_by(recorder, "all", Some(causes), command, None)
     }
 
-    /// The same, for a COMMAND, with a clock that is this many nanoseconds behind the wall clock.
+    /// An empty trace of a COMMAND, with a clock that is this many nanoseconds behind the wall clock.
     pub fn of_command_at(offset: i64, causes: &str, command: u64) -> Scene {
         Scene::start_by(9, "all", Some(causes), Some(command), Some(offset))
     }
@@ -186,12 +186,12 @@ impl Scene {
         self.name_in(koid, comm, None)
     }
 
-    /// The same, with the process in this cgroup.
+    /// Names a thread and its process, which is in this cgroup.
     pub fn name_in(&mut self, koid: u64, comm: &str, cgroup: Option<&str>) -> &mut Scene {
         self.name_with(koid, comm, cgroup.map(|path| ("cgroup", path)))
     }
 
-    /// The same, with the process on this host.
+    /// Names a thread and its process, which is on this host.
     pub fn name_on(&mut self, koid: u64, comm: &str, host: &str) -> &mut Scene {
         self.name_with(koid, comm, Some(("host", host)))
     }
@@ -264,7 +264,7 @@ impl Scene {
         self
     }
 
-    /// The same, with the recorded facts about it.
+    /// A switch with the recorded facts about it.
     pub fn switch_with(
         &mut self,
         at: (u64, u16),
@@ -466,7 +466,7 @@ impl Scene {
         self
     }
 
-    /// The same, but for a switch that fxtrec inferred.
+    /// A switch that fxtrec inferred.
     pub fn inferred(&mut self, micros: u64, cpu: u16, out: u64, inn: u64) -> &mut Scene {
         self.write_switch((micros, cpu), out, Leaves::R, inn, (true, &[]));
         self

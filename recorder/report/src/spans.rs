@@ -112,9 +112,9 @@ pub struct SpanFigures {
     pub undisturbed: Distribution,
     /// The causes of their blocked time, and the total time for each, the longest first.
     pub blocked_by: Vec<(Class, Duration)>,
-    /// The same by the names of the wakers, the longest first, up to the maximum number.
+    /// Their blocked time by cause and name of the waker, the longest first, up to the maximum number.
     pub woken_by: Vec<((Class, Box<str>), Duration)>,
-    /// The same by the names of the threads that held the lock when the wait began, if known.
+    /// Their blocked time by cause and name of the thread that held the lock when the wait began, if known.
     pub held_by: Vec<((Class, Box<str>), Duration)>,
     /// How long the states of their threads are unknown.
     pub unknown: Duration,
@@ -439,7 +439,7 @@ pub fn worst(
 }
 
 /// Measures the spans of a trace, which `open` opens twice: the spans of the threads and the time range that `selection` selects and
-/// `report` covers, as far as there is room.
+/// `report` covers, while there is space.
 ///
 /// # Errors
 /// The errors of [`Reader::next`], except for damage.

@@ -46,12 +46,12 @@ pub mod problem {
 
 /// Each problem in words.
 pub const PROBLEMS: [(u32, &str); 8] = [
-    (problem::KERNEL_UNREADABLE, "the kernel's part could not be read"),
-    (problem::KERNEL_TOO_DEEP, "the kernel's part is deeper"),
-    (problem::USER_UNREADABLE, "the program's part could not be read"),
-    (problem::USER_TOO_DEEP, "the program's part is deeper"),
-    (problem::USER_NO_ROOM, "there was no space for the program's part"),
-    (problem::USER_CUT, "the program's part ends early"),
+    (problem::KERNEL_UNREADABLE, "the kernel stack could not be read"),
+    (problem::KERNEL_TOO_DEEP, "the kernel stack is deeper"),
+    (problem::USER_UNREADABLE, "the user stack could not be read"),
+    (problem::USER_TOO_DEEP, "the user stack is deeper"),
+    (problem::USER_NO_ROOM, "there was no space for the user stack"),
+    (problem::USER_CUT, "the user stack ends early"),
     (problem::USER_UNPROVED, "the innermost function may lack its caller"),
     (problem::PYTHON, "Python functions are missing or misplaced"),
 ];

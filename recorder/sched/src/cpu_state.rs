@@ -1,4 +1,4 @@
-//! A CPU: its occupant, since when, and how that is known.
+//! A CPU: its occupant, when it got the CPU, and how that is known.
 
 use fxt_reader::{Cpu, Nanos};
 

@@ -38,7 +38,7 @@
 //!
 //! | consumer | key | feeds | takes |
 //! | --- | --- | --- | --- |
-//! | figures of a report, and the page | slot and koid | switches, wake-ups, gaps with doubt, offline, cuts | [`Change::length`] for samples; [`CpuInterval`] for busy and idle; [`Machine::seat`] at the end; the page, every [`Change`] that the report tells it of |
+//! | figures of a report, and the page | slot and koid | switches, wake-ups, gaps with doubt, offline, cuts | [`Change::length`] for samples; [`CpuInterval`] for busy and idle; [`Machine::seat`] at the end; the page, every [`Change`] that the report passes on |
 //! | slices to draw (TEF) | koid | switches, wake-ups, gaps | every [`CpuInterval`] and [`Change`], with [`Edge`]s where it shows them; [`Machine::end`] |
 //! | what is open at a moment (cut, a snapshot) | koid | switches, wake-ups | [`CpuState::occupant`], and threads for which [`State::is_waiting`] holds |
 //! | a flight recorder's ledger | index | switches, [`found`](Machine::found), wake-ups, gaps with doubt | [`Change::length`], [`Switched::slice`], [`Machine::knows`] |
@@ -83,6 +83,6 @@ pub use cpu_state::{CpuInterval, CpuState, Edge, Occupant};
 pub use machine::{Change, Enter, Found, Leave, Left, Lost, Machine, Met, Switch, Switched};
 pub use periods::{Held, Periods, Stretch, is_period, period_of};
 pub use state::State;
-pub use switch_args::{RequestSaid, SwitchArgs, UsualArgs, WakeupSaid, cpu_of, signed, unsigned};
+pub use switch_args::{RequestFacts, SwitchArgs, UsualArgs, WakeupFacts, cpu_of, signed, unsigned};
 pub use threads::{Thread, Threads};
 pub use whose::{FilledUp, Scheduler};

@@ -44,7 +44,7 @@ pub struct Enter<K> {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Change<K> {
     pub thread: K,
-    /// The state that ends: since when, and on which CPU.
+    /// The state that ends: when it began, and on which CPU.
     pub before: Thread,
     /// Whether there was no [invalidation](Machine::invalidate) while the state lasted.
     pub sound: bool,
@@ -401,7 +401,7 @@ impl<K: Copy + PartialEq> Machine<K> {
         }
     }
 
-    /// A window begins: occupants and states stay known, but it is no longer known since when they hold.
+    /// A window begins: occupants and states stay known, but no longer when they began.
     pub fn cut(&mut self, time: Nanos) {
         self.origin = time;
         self.invalidate();

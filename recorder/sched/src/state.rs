@@ -78,7 +78,7 @@ impl State {
         }
     }
 
-    /// The same state, held back by its cgroup's quota.
+    /// This state, held back by its cgroup's quota.
     #[inline]
     pub const fn held(self) -> State {
         match self {

@@ -90,14 +90,14 @@ impl<'a> SwitchArgs<'a> {
 
     /// Whether it contains anything about the slice that ends.
     #[inline]
-    pub fn tells_of_slice(&self) -> bool {
+    pub fn has_slice_facts(&self) -> bool {
         self.steal > 0 || self.irq > 0 || self.irqs > 0 || self.need_resched.is_some()
     }
 }
 
 /// The content of a wake-up in addition to the woken thread and its CPU.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct WakeupSaid<'a> {
+pub struct WakeupFacts<'a> {
     /// The waker.
     pub waker: Option<Koid>,
     /// How long before the wake-up it sent the packet that woke the thread.
@@ -108,14 +108,14 @@ pub struct WakeupSaid<'a> {
     pub interrupt_kind: Option<&'a str>,
     pub interrupt_name: Option<&'a str>,
     /// The disk request whose completion caused it.
-    pub request: Option<RequestSaid>,
+    pub request: Option<RequestFacts>,
     /// Whether a quota holds back the woken thread.
     pub throttled: bool,
 }
 
 /// A wake-up's data about a disk request.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct RequestSaid {
+pub struct RequestFacts {
     pub bytes: u64,
     /// The thread that submitted it.
     pub by: Option<Koid>,
@@ -124,11 +124,11 @@ pub struct RequestSaid {
     pub issued: Option<u64>,
 }
 
-impl<'a> WakeupSaid<'a> {
+impl<'a> WakeupFacts<'a> {
     /// The content of a wake-up's arguments.
     #[inline]
-    pub fn of(args: Args<'a>) -> WakeupSaid<'a> {
-        let mut said = WakeupSaid::default();
+    pub fn of(args: Args<'a>) -> WakeupFacts<'a> {
+        let mut said = WakeupFacts::default();
         for arg in &args {
             match (arg.name, arg.value) {
                 ("waker", Value::Koid(koid)) => said.waker = Some(koid),

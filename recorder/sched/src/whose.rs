@@ -19,7 +19,7 @@ pub enum FilledUp {
     Unknown,
 }
 
-/// The provider of the scheduling records, as far as the trace was read.
+/// The provider of the scheduling records read so far.
 #[derive(Clone, Debug, Default)]
 pub struct Scheduler {
     provider: Option<ProviderId>,
@@ -29,8 +29,8 @@ pub struct Scheduler {
 }
 
 impl Scheduler {
-    /// Notes the provider of a scheduling record. Returns true if earlier scheduling records are missing: its buffer filled up before it
-    /// was known to be the scheduler's.
+    /// Remembers the provider of a scheduling record. Returns true if earlier scheduling records are missing: its buffer filled up before
+    /// it was known to be the scheduler's.
     #[inline(always)]
     pub fn is(&mut self, provider: Option<ProviderId>) -> bool {
         if self.is_known && self.provider == provider {

@@ -62,7 +62,7 @@ impl<M: Medium, C: Codec> Compressed<M, C> {
         }
     }
 
-    /// Goes back to the last flush point that can be read and ends the stream there, as far as the medium allows.
+    /// Goes back to the last flush point that can be read and ends the stream there, if the medium allows.
     fn fail(&mut self, error: impl FnOnce(&str, u64) -> SinkError) -> SinkError {
         let read = self.now.output_bytes.saturating_sub(self.medium.unread());
         while self.points.len() > 1

@@ -50,7 +50,7 @@ pub fn open(output: &Output, owner: Option<Owner>) -> Result<Opened, SinkError> 
 /// Finds the places of files that are opened later, by [`open_at`].
 ///
 /// # Errors
-/// When the directory is not there or cannot be trusted.
+/// When the directory does not exist or cannot be trusted.
 pub fn place(path: &Path, owner: Option<Owner>) -> Result<Place, SinkError> {
     Place::find(path, owner).map_err(|error| refused(&path.display().to_string(), error))
 }

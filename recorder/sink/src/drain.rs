@@ -425,7 +425,7 @@ impl<F: FnOnce()> Drain<F> {
         self.unflushed = true;
     }
 
-    /// Writes the records that explain stacks, as far as there is room.
+    /// Writes the records that explain stacks, while there is space.
     fn explain(&mut self) {
         let Some(Explanation { parts, estimate }) = self.explanation.take() else { return };
         self.flush();

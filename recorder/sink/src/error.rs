@@ -39,7 +39,7 @@ pub enum SinkError {
     /// The output is one that fxtrec does not write to.
     #[error("cannot write {name}: {source}")]
     Refused { name: String, source: OutFileError },
-    /// The file that was there before could not be kept.
+    /// The earlier file of that name could not be kept.
     #[error("cannot keep the earlier {name} as {name}.old: {source}")]
     KeepOld { name: String, source: OsError },
     /// A FIFO without a reader.

@@ -18,7 +18,7 @@ pub(super) trait Medium: Send + Debug {
     /// Truncates to `length`. `false` if that is impossible.
     fn cut_back(&mut self, length: u64) -> io::Result<bool>;
 
-    /// How many of the last bytes written may not have been read yet.
+    /// How many of the last bytes written might not have been read yet.
     fn capacity(&self) -> u64 {
         0
     }
@@ -100,7 +100,7 @@ impl Medium for Stream {
     }
 
     fn unread(&self) -> u64 {
-        // As long as there is a reader, it may still read them.
+        // While the pipe has a reader, it may still read them.
         if pipe::reader_has_gone(&self.0) { pipe::waiting(&self.0).unwrap_or(0) } else { 0 }
     }
 }

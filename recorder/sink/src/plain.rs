@@ -13,7 +13,7 @@ pub(super) struct Plain<M> {
     name: String,
     medium: M,
     written: u64,
-    /// The end of the records that may not have been read from a pipe yet.
+    /// The end of the records that might not have been read from a pipe yet.
     recent: VecDeque<u64>,
     unsaved: Unsaved,
     failed: Option<SinkError>,

@@ -272,7 +272,7 @@ impl Cli {
     /// Parses a whole command line, including the program's own name, as [`Cli::parse_all`] does, and drops the display options.
     ///
     /// # Errors
-    /// As of [`Cli::parse_all`].
+    /// See [`Cli::parse_all`].
     pub fn parse_line<I, T>(line: I) -> Result<Command, clap::Error>
     where
         I: IntoIterator<Item = T>,
@@ -332,7 +332,7 @@ pub(crate) fn takes_as_value(before: &OsString, command: &OsString) -> Option<&'
     found.map(|(option, _)| *option)
 }
 
-/// The same line with an equals sign between an option and the word that was mistaken for COMMAND, if the next word cannot be a program
+/// The command line with an equals sign between an option and the word that was mistaken for COMMAND, if the next word cannot be a program
 /// name: `fxtrec --syscalls write -- ./app`.
 fn with_value(line: &[OsString], command: &[OsString]) -> Option<Vec<OsString>> {
     let (value, next) = (command.first()?, command.get(1)?.to_str()?);
@@ -379,7 +379,7 @@ fn parser(line: &[OsString]) -> clap::Command {
     }
 }
 
-/// The same error from a parser without colours, unless the text is clap's own.
+/// The error as a parser without colours prints it, unless the text is clap's own.
 fn without_colours(error: clap::Error, line: &[OsString]) -> clap::Error {
     if !error.use_stderr() {
         return error;

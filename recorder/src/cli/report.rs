@@ -153,7 +153,7 @@ impl Part {
     /// The parts that need a second pass over the trace.
     pub const MEASURED: [Part; 3] = [Part::Spans, Part::Counters, Part::Locks];
 
-    /// The same, for the JSON of `--all`.
+    /// The parts that need a second pass for the JSON of `--all`.
     pub const ALL_MEASURED: [Part; 4] = [Part::Spans, Part::Counters, Part::Locks, Part::Incidents];
 }
 

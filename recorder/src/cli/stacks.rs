@@ -74,7 +74,7 @@ pub enum Unwind {
     /// From the top of its stack, and with frame pointers.
     #[default]
     Auto,
-    /// From this many bytes of its stack.
+    /// By tables, from this many bytes of its stack.
     Dwarf(usize),
 }
 

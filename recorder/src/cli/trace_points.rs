@@ -98,7 +98,7 @@ impl FromStr for EventSpec {
 
     fn from_str(text: &str) -> Result<EventSpec, EventSpecError> {
         let (group, rest) = text.split_once(':').ok_or(EventSpecError::NoColon)?;
-        // The filter may contain slashes; the name may not.
+        // The filter can contain slashes; the name cannot.
         let (name, filter) = match rest.split_once('/') {
             None => (rest, None),
             Some((name, filter)) => {

@@ -18,8 +18,8 @@ const INTERVAL: &str = "Interval";
 Without options, it explains the delay that fired the trigger of a snapshot. For any other trace, it explains the worst delay of COMMAND: the span that most exceeds the median of its name, else the unit of work that took unusually long, else the longest time that one of its threads was off the CPU, except for sleeps that the thread's own timer ends.
 
 Examples:
-  fxtrec why app.fxt                              the worst thing in the file
-  fxtrec why app.fxt --thread audio               the worst thing of one thread
+  fxtrec why app.fxt                              the worst delay in the file
+  fxtrec why app.fxt --thread audio               the worst delay of one thread
   fxtrec why app.fxt --span frame --worst 3       the 3 longest with that name
   fxtrec why app.fxt --span frame --over 20ms     all that are longer
   fxtrec why app.fxt --thread 812 --metric blocked
@@ -103,7 +103,7 @@ pub enum WhyMetric {
 }
 
 impl WhyMetric {
-    /// The same for the query.
+    /// This metric in the query's type.
     pub fn metric(self) -> why::Metric {
         match self {
             WhyMetric::Late => why::Metric::Late,

@@ -1,4 +1,4 @@
-//! HTTP/1.1 requests (RFC 9112), as far as needed to serve one resource.
+//! The part of HTTP/1.1 (RFC 9112) that serving one resource needs.
 
 use std::io::{self, BufRead, Read};
 

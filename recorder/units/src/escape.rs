@@ -148,7 +148,7 @@ impl<W: Write> Escaping<W> {
                 rest = &rest[1..];
                 continue;
             }
-            // Up to the next escape character, as far as it is valid UTF-8.
+            // The valid UTF-8 before the next escape character.
             let end = rest.iter().position(|byte| *byte == 0x1b).unwrap_or(rest.len());
             let (valid, broken) = match std::str::from_utf8(&rest[..end]) {
                 Ok(valid) => (valid, None),

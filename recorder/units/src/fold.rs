@@ -1,10 +1,10 @@
 //! Folds lines to the width of the terminal: longer lines continue below, aligned with their last column.
 //!
 //! ```text
-//!    60.3 ms   99.9 %  blocked in futex (a lock, or a thread's end), until ui-params[6173] woke it
+//!    60.3 ms   99.9 %  blocked in futex (a lock, or a thread's end), until woken by ui-params[6173]
 //! =>
 //!    60.3 ms   99.9 %  blocked in futex (a lock, or a thread's
-//!                      end), until ui-params[6173] woke it
+//!                      end), until woken by ui-params[6173]
 //! ```
 
 use std::io::{self, Write};
@@ -121,11 +121,11 @@ mod tests {
 
     #[test]
     fn a_long_line_goes_on_under_its_last_column() {
-        let line = "  60.3 ms   99.9 %  blocked in futex (a lock), until ui-params woke it\n";
+        let line = "  60.3 ms   99.9 %  blocked in futex (a lock), until woken by ui-params\n";
         let expected = [
             "  60.3 ms   99.9 %  blocked in futex (a",
-            "                    lock), until ui-params",
-            "                    woke it",
+            "                    lock), until woken by",
+            "                    ui-params",
         ];
         assert_eq!(fold(line, Some(44)), expected.join("\n") + "\n");
         let advice = "  - use one that inherits priority, or another\n";

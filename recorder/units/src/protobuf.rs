@@ -16,12 +16,12 @@ impl Message {
     /// A number; 0 is left out, since it is the default of an absent field.
     pub fn number(&mut self, field: u64, value: u64) {
         if value != 0 {
-            self.told_number(field, value);
+            self.explicit_number(field, value);
         }
     }
 
     /// A number, also if it is 0, for fields whose presence matters.
-    pub fn told_number(&mut self, field: u64, value: u64) {
+    pub fn explicit_number(&mut self, field: u64, value: u64) {
         self.varint(field << 3);
         self.varint(value);
     }
@@ -136,7 +136,7 @@ mod tests {
     #[test]
     fn numbers_are_as_the_description_of_the_encoding_has_them() {
         let mut message = Message::default();
-        message.told_number(1, 150);
+        message.explicit_number(1, 150);
         message.bytes(2, b"testing");
         assert_eq!(message.0, [b"\x08\x96\x01\x12\x07".as_slice(), b"testing"].concat());
         assert_eq!([0, -1, 1, -2, i64::MAX].map(zigzag), [0, 1, 2, 3, u64::MAX - 1]);

@@ -164,11 +164,11 @@ fn about_wait(thread: Index, holds_lock: bool, by: &[(u64, Tenant)], names: &Nam
             list(&threads)
         ),
         Some(Tenant::OutOfScope) => format!(
-            "{who} waited for a CPU, and the recording does not have every thread that had it: record the whole \
+            "{who} waited for a CPU, and the recording does not have every thread that ran on it: record the whole \
              machine (without --scope, -p and --cgroup)"
         ),
         _ => format!(
-            "{who} waited for a CPU, and the file does not say who had it: record the whole machine"
+            "{who} waited for a CPU, and the file does not show what ran on it: record the whole machine"
         ),
     }
 }
@@ -197,7 +197,7 @@ fn about(matter: &Matter, names: &Names<'_>) -> Option<String> {
                 true => "fxtrec flame --cpu shows in which functions",
                 false => "record with --stacks=cpu to see in which functions",
             };
-            format!("{} was at work: {how}", who(thread))
+            format!("{} was running: {how}", who(thread))
         }
         Matter::Stolen => {
             "the host of this virtual machine ran something else: give it CPUs of its own"

@@ -211,8 +211,8 @@ pub struct Request {
     pub queued_ns: Option<u64>,
     pub device_ns: Option<u64>,
     pub length_ns: Option<u64>,
-    /// Threads whose requests the disk had meanwhile, as far as known.
-    pub beside: Vec<Beside>,
+    /// Threads known to have had requests in the disk meanwhile.
+    pub beside: Vec<OtherRequests>,
     /// The same as text.
     #[serde(skip)]
     pub text: String,
@@ -222,7 +222,7 @@ pub struct Request {
 
 /// A thread whose requests a disk had, and how many bytes of them.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
-pub struct Beside {
+pub struct OtherRequests {
     pub thread: Who,
     pub bytes: u64,
 }

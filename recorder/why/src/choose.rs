@@ -61,11 +61,11 @@ impl Longest {
 struct ThreadHistory {
     state: State,
     since: u64,
-    /// Since when it is off the CPU, if that is known, and since when that counts as late: not while it slept until a time that it had
+    /// When it left the CPU, if that is known, and the time from which it counts as late: not while it slept until a time that it had
     /// chosen.
     off: Option<u64>,
     blocked: Option<u64>,
-    /// Since when it waits for a CPU.
+    /// When it began to wait for a CPU.
     waits: Option<u64>,
     /// Whether a wake-up of it is recorded.
     woken: bool,
@@ -276,7 +276,7 @@ impl Choice {
         self.to - self.from
     }
 
-    /// By how much it is longer than usual, as far as known.
+    /// By how much it is longer than usual, if known.
     fn excess(&self) -> u64 {
         match &self.subject {
             Subject::Unit(compared) => self.length().saturating_sub(compared.median),

@@ -1,4 +1,4 @@
-//! Which requests disks had in some intervals, as far as the ends of waits tell.
+//! The requests that disks had in some intervals, according to the ends of waits.
 
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, VecDeque};

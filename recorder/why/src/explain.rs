@@ -19,7 +19,7 @@ use fxtrec_units::text;
 use rustc_hash::FxHashMap;
 
 use crate::answer::{
-    Answer, Beside, Explanation, Interrupt, Link, Object, Part, Share, Trace, VERSION, Who,
+    Answer, Explanation, Interrupt, Link, Object, OtherRequests, Part, Share, Trace, VERSION, Who,
 };
 use crate::choose::{Choice, Finder, behind, choose};
 use crate::disks::{Collector, Requests};
@@ -100,8 +100,8 @@ impl Names<'_> {
         // Small ones do not hold up a large one, and are not the cause beside large ones.
         let matters = |it: &(Index, u64)| it.1 >= bytes && it.1 >= of_all / 10;
         let beside = beside.into_iter().filter(matters).take(MOST_BESIDE);
-        let beside: Vec<Beside> =
-            beside.map(|(by, bytes)| Beside { thread: self.who(by), bytes }).collect();
+        let beside: Vec<OtherRequests> =
+            beside.map(|(by, bytes)| OtherRequests { thread: self.who(by), bytes }).collect();
         let length = |from: Option<u64>, to: Option<u64>| to?.checked_sub(from?);
         let queued_ns = length(started, issued);
         let device_ns = length(issued, Some(done));
@@ -114,7 +114,8 @@ impl Names<'_> {
             (_, None, Some(length)) => format!("{} queued and in the device", nanos(length)),
             (_, None, None) => String::new(),
         };
-        let whose = |it: &Beside| format!("{} of {}", text::bytes(it.bytes), party(&it.thread));
+        let whose =
+            |it: &OtherRequests| format!("{} of {}", text::bytes(it.bytes), party(&it.thread));
         let whose: Vec<String> = beside.iter().map(whose).collect();
         let times = match (whose.is_empty(), operation) {
             (false, Some((_, disk))) => {
@@ -221,7 +222,7 @@ pub(crate) struct Keep {
     pub(crate) at_once: bool,
 }
 
-/// The same, with a limit on the size of the log.
+/// Explains with a limit on the size of the log.
 pub(crate) fn explain_keeping<'r>(
     query: &Query,
     mut open: impl FnMut() -> Result<Reader<'r>, Error>,
@@ -298,7 +299,7 @@ pub(crate) fn explain_keeping<'r>(
     if frames.iter().any(Option::is_none) {
         let mut roster = Roster::default();
         roster.with_names_of(tracker.roster);
-        // The first pass has found the threads of COMMAND and of the recorder; this pass may not contain the records of which thread
+        // The first pass has found the threads of COMMAND and of the recorder; this pass might not contain the records of which thread
         // created another.
         let family = tracker.family;
         tracker = Tracker::new(roster);
@@ -413,7 +414,7 @@ impl Meanwhile {
 /// How long each thread ran in some intervals, and waited for a CPU.
 struct Ran<'a> {
     intervals: &'a [Interval],
-    /// Since when each thread runs, or waits for a CPU.
+    /// When each thread began to run, or to wait for a CPU.
     since: FxHashMap<Index, (u64, bool)>,
     /// By interval.
     sums: Vec<FxHashMap<Index, (u64, u64)>>,

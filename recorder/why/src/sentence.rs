@@ -37,7 +37,7 @@ const MOST_NAMED: usize = 2;
 /// Text for a thread that is blocked outside of system calls.
 pub(crate) const OUTSIDE: &str = "outside of system calls (a page fault, or a kernel thread)";
 
-/// From this number of waits that timers ended, the sentence counts them: the program keeps retrying something.
+/// Number of waits ended by timers from which the sentence counts them: the program keeps retrying something.
 const RETRIED: usize = 3;
 
 /// Prefixes of the names of the C library's files.
@@ -49,7 +49,7 @@ const MOST_SHARES: usize = 5;
 /// Parts below this share of the longest are left out.
 const SHARE: u64 = 4;
 
-/// From this time and number of samples on, they say in which function a thread ran.
+/// Minimum time and number of samples for naming the function in which a thread ran.
 const LEAST_RAN: u64 = 10_000_000;
 const LEAST_SAMPLES: usize = 3;
 
@@ -290,9 +290,9 @@ impl<'a> Sums<'a> {
         let threads: u64 =
             tenants.iter().filter(|it| matches!(it.0, Tenant::Thread(_))).map(|it| it.1).sum();
         let length = nanos(self.waited);
-        let (cpu, which) = match self.cpus.keys().collect::<Vec<_>>()[..] {
-            [cpu] => (format!("CPU {}", names.tracker.cpus.name(*cpu)), ", which"),
-            _ => ("a CPU".to_owned(), " that"),
+        let (cpu, which, ran_on) = match self.cpus.keys().collect::<Vec<_>>()[..] {
+            [cpu] => (format!("CPU {}", names.tracker.cpus.name(*cpu)), ", which", "where"),
+            _ => ("a CPU".to_owned(), " that", "while"),
         };
         let largest = tenants.first().map(|it| it.0);
         match largest {
@@ -301,7 +301,7 @@ impl<'a> Sums<'a> {
                 match self.woken > self.waited / 2 {
                     true => Clause {
                         passive: false,
-                        text: format!("waited {length} for {cpu}{which} {by} had"),
+                        text: format!("waited {length} for {cpu}, {ran_on} {by} ran"),
                     },
                     false => {
                         Clause { passive: true, text: format!("preempted for {length} by {by}") }
@@ -320,7 +320,7 @@ impl<'a> Sums<'a> {
                         "waited {length} for {cpu}, whose occupant is outside the scope of the recording"
                     ),
                     _ => format!(
-                        "waited {length} for {cpu}: {} had it for {}, and others, outside the scope of the recording, had it for {}",
+                        "waited {length} for {cpu}: {} ran on it for {}, and threads outside the scope of the recording for {}",
                         antagonists(&tenants, threads, names),
                         nanos(threads),
                         nanos(tenants[0].1)
@@ -450,7 +450,7 @@ fn blocked_clause(
             }
         }
         Some(Waker::Interrupt(origin)) => {
-            let each = if is_counted { " each" } else { "" };
+            let each = if is_counted { " each time" } else { "" };
             let longest = group.longest.map_or(0, |(_, step)| step.length());
             // One that took nearly all of the time stands for all of them.
             let done =
@@ -458,7 +458,7 @@ fn blocked_clause(
             text += &match done {
                 Some(done) if group.count == 1 => format!(" until {done}"),
                 Some(done) => format!(", {} of it until {done}", nanos(longest)),
-                None => format!("{each} until {} woke it", names.tracker.origins.text(origin)),
+                None => format!("{each} until woken by {}", names.tracker.origins.text(origin)),
             };
             let told = match follow {
                 Some(depth) => phrase(&group.frames, names, depth + 1),
@@ -468,16 +468,16 @@ fn blocked_clause(
                 text += &format!("; until then {} {told}", party(&names.who(frame.thread)));
             }
         }
-        Some(Waker::Unknown) => text += "; who woke it is unknown",
+        Some(Waker::Unknown) => text += "; its waker is unknown",
         Some(Waker::Thread(waker)) => {
             if owner != Some(waker) {
                 let likely = match kernel {
-                    Some(_) => ", probably its owner,",
+                    Some(_) => ", probably the lock's owner",
                     None if why.by_packet => " (by a packet)",
                     None => "",
                 };
-                let last = if is_counted { " at last" } else { "" };
-                text += &format!(" until {}{likely} woke it{last}", party(&names.who(waker)));
+                let last = if is_counted { "finally " } else { "" };
+                text += &format!(" until {last}woken by {}{likely}", party(&names.who(waker)));
             }
             let told = match follow {
                 Some(depth) => phrase(&group.frames, names, depth + 1),
@@ -706,7 +706,7 @@ pub(crate) fn passed_over(wait: &Choice, normal: &Normal, names: &Names<'_>) -> 
             format!("the trace has only {what} of the thread: too few to know the usual length")
         }
         Normal::Child => "it ended when a child process did".to_owned(),
-        Normal::Recorder => "fxtrec had the CPU for most of it".to_owned(),
+        Normal::Recorder => "fxtrec ran on the CPU for most of it".to_owned(),
         Normal::Unknown => "most of it is unknown".to_owned(),
     };
     let length = nanos(wait.to - wait.from);
@@ -775,7 +775,7 @@ fn critical_path(who: &str, frame: &Frame, names: &Names<'_>) -> String {
                 format!("{} ({threads})", fxtrec_units::escape::line(&comm))
             }
         };
-        told.push((length, format!("{name} at work")));
+        told.push((length, format!("{name} running")));
     }
     let mut tenants: Vec<(Tenant, u64)> = tenants.into_iter().collect();
     tenants.sort_unstable_by_key(|&(tenant, length)| (u64::MAX - length, tenant));
@@ -783,7 +783,7 @@ fn critical_path(who: &str, frame: &Frame, names: &Names<'_>) -> String {
         tenants.iter().filter(|it| matches!(it.0, Tenant::Thread(_))).map(|it| it.1).sum();
     for (what, length) in rest {
         let by = match what == WAITED && threads > 0 {
-            true => format!(" that {} had", antagonists(&tenants, threads, names)),
+            true => format!(" while {} ran", antagonists(&tenants, threads, names)),
             false => String::new(),
         };
         told.push((length, format!("{what}{by}")));
@@ -849,7 +849,7 @@ fn ran_meanwhile(frame: &Frame, meanwhile: &Meanwhile, names: &Names<'_>) -> Str
     others.retain(|(thread, _)| own.is_some() && process(*thread) == own);
     match others[..] {
         [(thread, ran)] => format!(
-            "; of its process only {} ran during the last of these, for {}",
+            "; the only other thread of its process that ran during the last of these was {}, for {}",
             party(&names.who(thread)),
             nanos(ran)
         ),

@@ -168,7 +168,7 @@ fn write_explanation(why: &Explanation, out: &mut dyn Write) -> io::Result<()> {
     if why.recorder_ns > why.length_ns / RECORDER_SHARE {
         writeln!(
             out,
-            "{:>10}  of these, waiting for CPUs that fxtrec had",
+            "{:>10}  of these, waiting for CPUs while fxtrec ran",
             nanos(why.recorder_ns)
         )?;
     }
@@ -219,7 +219,7 @@ fn wrapped(begin: &str, text: &str, out: &mut dyn Write) -> io::Result<()> {
     wrapped_at(begin.chars().count(), begin, text, out)
 }
 
-/// The same; all lines but the first are indented this far.
+/// Text wrapped into lines; all but the first are indented this far.
 fn wrapped_at(indent: usize, begin: &str, text: &str, out: &mut dyn Write) -> io::Result<()> {
     let mut line = begin.to_owned();
     let mut is_empty = true;
@@ -268,7 +268,7 @@ fn describe(part: &Part) -> String {
                 .to_owned()
         }
         "waiting" => match (part.tenant, &part.thread) {
-            (Some("thread"), Some(who)) => format!("waiting for a CPU that {} had", party(who)),
+            (Some("thread"), Some(who)) => format!("waiting for a CPU while {} ran", party(who)),
             (Some("idle"), _) => "waiting for a CPU that was idle".to_owned(),
             (Some("out_of_scope"), _) => {
                 "waiting for a CPU whose occupant is outside the scope".to_owned()
@@ -299,12 +299,12 @@ fn blocked(
         text += ", uninterruptibly";
     }
     match (part.ended_by, &part.thread) {
-        (Some("thread"), Some(who)) => text += &format!(", until {} woke it", party(who)),
+        (Some("thread"), Some(who)) => text += &format!(", until woken by {}", party(who)),
         (Some("interrupt"), _) => {
-            text += &format!(", until {} woke it", cause(part.interrupt.as_ref()));
+            text += &format!(", until woken by {}", cause(part.interrupt.as_ref()));
         }
         (Some("not_yet"), _) => text += ", beyond the end",
-        _ => text += "; who woke it is unknown",
+        _ => text += "; its waker is unknown",
     }
     text
 }
@@ -382,7 +382,7 @@ fn rows(shown: &[bool]) -> usize {
     shown.chunk_by(|a, b| a == b).map(|run| if run[0] { run.len() } else { 1 }).sum()
 }
 
-/// Maximum number of places shown where threads were blocked, among those that take a fifth of the interval.
+/// Maximum number of stacks shown in which threads were blocked, among those that take a fifth of the interval.
 const MOST_PLACES: usize = 3;
 const PLACE_SHARE: u64 = 5;
 
@@ -504,16 +504,16 @@ pub fn describe_link(link: &Link) -> String {
             match (link.ended_by, &link.waker) {
                 (Some("thread"), Some(who)) => {
                     let by = if link.via.is_some() { " (by a packet)" } else { "" };
-                    text += &format!(" until {}{by} woke it", party(who));
+                    text += &format!(" until woken by {}{by}", party(who));
                 }
                 (Some("interrupt"), _) => {
                     text += &match &link.request {
                         Some(request) => format!(" until {}", until_done(request, &link.thread)),
-                        None => format!(" until {} woke it", cause(link.interrupt.as_ref())),
+                        None => format!(" until woken by {}", cause(link.interrupt.as_ref())),
                     };
                 }
                 (Some("not_yet"), _) => text += ", beyond the end",
-                _ => text += "; who woke it is unknown",
+                _ => text += "; its waker is unknown",
             }
             if link.reason.is_some() {
                 text += &format!(" ({})", reason(link.reason));

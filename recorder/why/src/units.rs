@@ -44,7 +44,7 @@ const MOST_WAITS: usize = 2_000_000;
 /// A thread with fewer units has no usual length.
 const LEAST_UNITS: usize = 8;
 
-/// The same for threads of a whole machine, many of which have different tasks at different times.
+/// [`LEAST_UNITS`] for threads of a whole machine, many of which have different tasks at different times.
 const LEAST_UNITS_OF_ALL: u64 = 20;
 
 /// A place with fewer waits is not judged by itself, but like others with the same system call.
@@ -118,9 +118,9 @@ impl Wait {
 struct Thread {
     first: u64,
     last: u64,
-    /// Since when the thread is blocked, and in which system call.
+    /// When the thread blocked, and in which system call.
     blocked: Option<(u64, u32)>,
-    /// Since when the thread's state is unknown.
+    /// The time from which the thread's state is unknown.
     unknown: Option<u64>,
     /// What it does at last.
     state: State,

@@ -165,7 +165,7 @@ impl WrittenLane {
         // In the same order as in a program. The following stores must not become visible first.
         self.word(at::BUSY).store(1, Ordering::SeqCst);
         self.add_one(at::FIRED + 8 * (event.kind as i16 - RecordKind::Switch as i16));
-        // While the lane is busy: see `Lane::is_at_rest`.
+        // While the lane is busy: see `Lane::is_quiescent`.
         let now = now();
         let time = now.to_ne_bytes();
         let mut head = self.word(at::HEAD).load(Ordering::Relaxed);

@@ -272,7 +272,7 @@ fn a_user_with_little_locked_memory_gets_small_rings_on_every_cpu_and_is_warned(
     let (status, text) = found.row("ring memory");
     assert_eq!(status, "warn");
     assert!(text.contains("KiB were granted instead of"), "{text}");
-    found.has("losses are likelier with these small rings");
+    found.has("losses are more likely with these small rings");
 }
 
 #[test]

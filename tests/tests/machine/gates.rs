@@ -38,7 +38,7 @@ fn a_late_wake_up_fails_its_gate_which_names_who_had_the_cpu() {
     let verdict = done.stderr.split("gate   ").nth(1).expect("a verdict").to_owned();
     assert!(verdict.starts_with(&format!("FAILED  {LATE_GATE}\n")), "{}", done.stderr);
     let worst = verdict.lines().find(|line| line.contains("latecomer (")).expect("the worst");
-    let (who, meanwhile) = worst.split_once("; meanwhile there: ").expect("who had the CPU");
+    let (who, meanwhile) = worst.split_once("; ran instead: ").expect("who had the CPU");
     assert!(who.contains("for CPU 0"), "{worst}");
     let (antagonists, waker) = meanwhile.split_once("; woken by ").expect("who woke it");
     assert!(antagonists.contains("hog (") && waker.starts_with("hog ("), "{worst}");

@@ -40,7 +40,7 @@ fn blocker(folder: &Folder) -> Option<String> {
     }
 }
 
-/// The flag of a backtrace in which the program's part is missing, because there was no room for it.
+/// The flag of a backtrace in which the user stack is missing, because there was no space for it.
 const NO_ROOM: u32 = 16;
 
 /// A backtrace with the names of its functions.

@@ -265,8 +265,12 @@ fn with_locks_why_names_the_lock_of_the_kernel_and_who_had_it() {
         return skip("this kernel does not report which kernel lock a thread waits for");
     }
     why.says(&["audio[", "late: ", "blocked", "on a kernel lock (mutex 0x", ") in write"]);
-    why.says(&["until holder[", ", probably its owner, woke it, which was blocked", "in write"]);
-    why.says(&["until pager[", "woke it, which ran for"]);
+    why.says(&[
+        "until woken by holder[",
+        ", probably the lock's owner, which was blocked",
+        "in write",
+    ]);
+    why.says(&["until woken by pager[", ", which ran for"]);
     assert!(why.millis("blocked", Some("holder")) >= 50, "{:#}", why.why);
 }
 
@@ -290,8 +294,8 @@ fn why_says_that_a_thread_slept_until_its_timer() {
         return;
     };
     let timer = match why.has("interrupt_kind") {
-        true => "until its own timer woke it",
-        false => "until an interrupt or a timer woke it",
+        true => "until woken by its own timer",
+        false => "until woken by an interrupt or a timer",
     };
     why.says(&["ticker[", timer]);
     if why.has("syscall") {
@@ -569,7 +573,7 @@ fn why_finds_the_unusual_unit_of_a_program_that_others_wrote_and_who_let_it_go_o
         "from one idle wait in clock_nanosleep to the next",
         "blocked",
     ]);
-    why.says(&["in futex", " until pdf-export[", "woke it at last, which ran for "]);
+    why.says(&["in futex", " until finally woken by pdf-export[", ", which ran for "]);
     // A usual unit is the work between two sleeps.
     let [length, median] =
         ["length_ns", "median_ns"].map(|it| why.why[it].as_u64().expect("a number"));

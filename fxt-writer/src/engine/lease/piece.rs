@@ -47,7 +47,7 @@ pub(super) struct PieceSlot<'l> {
     start: usize,
     room: usize,
     words: usize,
-    /// Words written so far, the header counted.
+    /// Words written so far, including the header.
     put: usize,
 }
 

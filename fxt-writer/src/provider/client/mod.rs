@@ -151,7 +151,7 @@ impl Client {
 
     /// Waits until all alerts so far were sent, at most for `timeout`, and not at
     /// all without a manager.
-    pub(super) fn tell_alerts(&self, timeout: Duration) {
+    pub(super) fn flush_alerts(&self, timeout: Duration) {
         let inbox = lock(&self.inbox);
         let raised = inbox.raised;
         drop(inbox);
@@ -209,7 +209,7 @@ impl Client {
     }
 
     /// Ends all waits for an answer: no manager is expected.
-    pub(super) fn expect_nobody(&self) {
+    pub(super) fn expect_no_manager(&self) {
         self.progress(|progress| progress.answered = true);
     }
 

@@ -124,7 +124,7 @@ pub struct Lock {
     pub kernel: Option<LockKind>,
     /// Its owner when the wait began; `None` if unknown, or if such a futex has no owner.
     pub owner: Option<Index>,
-    /// Whether it is not a lock, but the end of that thread.
+    /// Whether the thread waited for the end of that thread instead of a lock.
     pub is_end: bool,
 }
 

@@ -163,7 +163,7 @@ struct Decoder {
     /// The CPU of the lane.
     cpu: Cpu,
     names: Told,
-    /// With a narrow scope: the thread on the CPU, as far as the records show.
+    /// With a narrow scope: the thread on the CPU, if the records show it.
     current: Option<Option<Tid>>,
     /// Whether the records currently say which threads are in scope.
     by_group: bool,
@@ -230,12 +230,12 @@ impl CpuLane {
     pub(super) fn look(&mut self) -> Look {
         let before = self.held.records.len();
         // Must come first: everything that is written after this read has a later time.
-        self.at_rest = self.lane.is_at_rest();
+        self.at_rest = self.lane.is_quiescent();
         self.drained = self.held.add(|room, records| self.lane.take(room, records));
         Look { brought: self.held.records.len() - before, drained: self.drained }
     }
 
-    /// Notes whether the CPU is online. If it is not, its lane must be read before [`CpuLane::tell_offline`].
+    /// Stores whether the CPU is online. If it is not, its lane must be read before [`CpuLane::report_offline`].
     pub(super) fn follow(&mut self, is_online: bool) {
         self.away = match self.away {
             _ if is_online => Away::No,
@@ -246,7 +246,7 @@ impl CpuLane {
 
     /// Reports, once, that the CPU is offline, right after its last event. That event is the switch to the thread that stops the CPU,
     /// because no tracepoint fires on an offline CPU.
-    pub(super) fn tell_offline(&mut self, merger: &mut Merger) {
+    pub(super) fn report_offline(&mut self, merger: &mut Merger) {
         if self.away == Away::Untold && self.drained && self.has_switches() {
             self.away = Away::Told;
             // The time must not be earlier than the events that were already passed on.
@@ -260,21 +260,25 @@ impl CpuLane {
     pub(super) fn report_losses(&mut self, merger: &mut Merger, also: u64) {
         let nested = self.lane.counts().nested;
         let new = nested.saturating_sub(std::mem::replace(&mut self.told_nested, nested));
-        self.tell(merger, new.saturating_add(also));
+        self.report_loss(merger, new.saturating_add(also));
     }
 
     /// Reports losses at the very end, with no event after them. Call this when the programs have stopped.
-    pub(super) fn tell_rest(&mut self, merger: &mut Merger, decoders: &[LaneDecoder]) {
+    pub(super) fn report_remaining_losses(
+        &mut self,
+        merger: &mut Merger,
+        decoders: &[LaneDecoder],
+    ) {
         let told = self.held.lost().saturating_add(decoders[self.number].told_lost);
-        self.tell(merger, self.lane.counts().lost.saturating_sub(told));
+        self.report_loss(merger, self.lane.counts().lost.saturating_sub(told));
     }
 
     /// Reports that an unknown number of events is missing up to `time`.
-    pub(super) fn tell_unknown(&self, merger: &mut Merger, time: Nanos) {
+    pub(super) fn report_unknown_loss(&self, merger: &mut Merger, time: Nanos) {
         merger.push(self.queue, Event { time, kind: Kind::Lost(Loss::unknown()) });
     }
 
-    fn tell(&self, merger: &mut Merger, count: u64) {
+    fn report_loss(&self, merger: &mut Merger, count: u64) {
         if count > 0 {
             let kind = lost(count, self.of_calls);
             merger.push(self.queue, Event { time: clock::now(), kind });
@@ -367,8 +371,8 @@ impl Held {
         told.fold(0, u64::saturating_add)
     }
 
-    /// Time of the first record that has a time. The records before it refer to it, so they are passed on with it; it may not have arrived
-    /// yet, unless there is no room for it.
+    /// Time of the first record that has a time. The records before it refer to it, so they are passed on with it; it might not have
+    /// arrived yet, unless there is no space for it.
     #[inline]
     fn first(&self) -> Option<Nanos> {
         let full = || (self.records.len() >= QUEUE_EVENTS).then_some(self.youngest);

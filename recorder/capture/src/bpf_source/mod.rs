@@ -18,7 +18,7 @@ use super::readers::Readers;
 use super::ring_source::Rings;
 use super::sched::SchedLayout;
 use super::source::{
-    Causes, SchedEvents, Source, SourceError, SourceKind, SourceStats, StartFilter, Take,
+    Causes, EventSink, SchedEvents, Source, SourceError, SourceKind, SourceStats, StartFilter,
 };
 use cpu::{CallEvents, CpuLane, LaneDecoder, States};
 use fxtrec_kernel::bpf::events::{BpfEvents, Wanted};
@@ -99,7 +99,7 @@ impl Intake for LaneIntake {
 /// Decodes the events that the merger passes on. Each lane uses the decoder with the same index.
 struct Decoding<'a, 'b> {
     decoders: &'a mut [LaneDecoder],
-    take: &'a mut Take<'b>,
+    take: &'a mut EventSink<'b>,
 }
 
 impl Receive<RawRecord> for Decoding<'_, '_> {
@@ -126,7 +126,7 @@ pub struct BpfSource {
     narrow: Option<ScopeBy>,
     /// Which cgroups are in scope, if the scope is by cgroup.
     groups: Option<Groups>,
-    /// Events that no program saw, as far as they have been reported: those of the scheduler, and system calls.
+    /// Reported events that no program saw: those of the scheduler, and system calls.
     missed: [u64; 2],
     /// The numbers of system calls, if programs report them.
     calls: Option<CallEvents>,
@@ -189,7 +189,7 @@ impl BpfSource {
         let narrow = owner.map(|_| ScopeBy::Owner).or(narrow);
         let (mut events, lanes) = BpfEvents::open(&*sys, bpf, &wanted)?;
         perf.tracepoints.clear();
-        let calls = asked.map(|(calls, _)| calls).filter(|_| events.tells_calls());
+        let calls = asked.map(|(calls, _)| calls).filter(|_| events.reports_calls());
         if calls.is_some() {
             perf.extras = perf.extras.iter().map(without_calls).collect();
             if !perf.event_ids() {
@@ -227,7 +227,7 @@ impl BpfSource {
         })
     }
 
-    fn round_once(&mut self, take: &mut Take<'_>) -> bool {
+    fn round_once(&mut self, take: &mut EventSink<'_>) -> bool {
         let BpfSource { merging, decoders, outset, .. } = self;
         let emitted = merging.intake().emitted();
         outset.pass(emitted, take, |take| merging.round(&mut Decoding { decoders, take }))
@@ -306,20 +306,20 @@ impl Source for BpfSource {
     }
 
     fn causes(&self, _silent: &[Cpu]) -> Causes {
-        let tells = self.events.tells();
+        let reported = self.events.reported();
         Causes {
-            steal: tells.steal,
-            irq: tells.irqs,
-            need_resched: tells.requests,
-            throttled: tells.throttles,
+            steal: reported.steal,
+            irq: reported.irqs,
+            need_resched: reported.requests,
+            throttled: reported.throttles,
             migrate: true,
-            syscall: tells.syscalls,
-            waker: tells.wakers,
-            interrupt_kind: tells.origins,
-            packets: tells.packets,
-            requests: tells.disk_requests,
-            futex: tells.futexes,
-            kernel_lock: tells.kernel_locks,
+            syscall: reported.syscalls,
+            waker: reported.wakers,
+            interrupt_kind: reported.origins,
+            packets: reported.packets,
+            requests: reported.disk_requests,
+            futex: reported.futexes,
+            kernel_lock: reported.kernel_locks,
             quotas: false,
         }
     }
@@ -369,7 +369,7 @@ impl Source for BpfSource {
         self.groups.is_some()
     }
 
-    fn round(&mut self, take: &mut Take<'_>) {
+    fn round(&mut self, take: &mut EventSink<'_>) {
         self.round_once(take);
     }
 
@@ -381,7 +381,7 @@ impl Source for BpfSource {
         self.merging.intake().merger.has_more()
     }
 
-    fn finish(&mut self, take: &mut Take<'_>) {
+    fn finish(&mut self, take: &mut EventSink<'_>) {
         {
             let mut intake = self.merging.intake();
             intake.merger.limit_rounds(None);
@@ -397,8 +397,8 @@ impl Source for BpfSource {
             self.report_losses();
             let BpfSource { merging, decoders, outset, .. } = self;
             let LaneIntake { lanes, rings, merger, .. } = &mut *merging.intake();
-            rings.tell_rest(merger);
-            lanes.iter_mut().for_each(|lane| lane.tell_rest(merger, decoders));
+            rings.report_remaining_losses(merger);
+            lanes.iter_mut().for_each(|lane| lane.report_remaining_losses(merger, decoders));
             outset.pass(merger.emitted(), take, |take| {
                 merger.emit_with(Nanos(u64::MAX), lanes, &mut Decoding { decoders, take })
             });
@@ -445,7 +445,7 @@ impl Source for BpfSource {
                 }
             }
             for lane in lanes {
-                lane.tell_offline(merger);
+                lane.report_offline(merger);
             }
             looked
         };
@@ -464,7 +464,7 @@ impl Source for BpfSource {
                 let (lane, merger) = intake.add(lane, decoder, decoders);
                 lane.open();
                 // The CPU had no lane until now, and events without a lane were not counted.
-                lane.tell_unknown(merger, time);
+                lane.report_unknown_loss(merger, time);
                 if let Some((calls, lane)) = calls.zip(events.add_call_lane(cpu)?) {
                     let decoder = LaneDecoder::new(states.clone(), cpu, None, Some(calls));
                     intake.add((cpu, lane), decoder, decoders).0.open();

@@ -162,7 +162,7 @@ impl Chains {
 pub struct View {
     /// Whether the outgoing side is the thread itself; otherwise it is the pseudo-thread.
     pub outgoing: bool,
-    /// The same for the incoming side.
+    /// Whether the incoming side is the thread itself.
     pub incoming: bool,
 }
 

@@ -200,7 +200,7 @@ impl<L: Lanes> Encoder<L> {
     }
 
     /// Leaves it to the events to say which thread has a CPU that a thread in scope waits for: other switches are missing.
-    pub fn let_kernel_narrow(&mut self) {
+    pub fn expect_kernel_filter(&mut self) {
         self.kernel_narrows = true;
     }
 
@@ -415,8 +415,8 @@ impl<L: Lanes> Encoder<L> {
         }
     }
 
-    /// A switch between two threads without any new, uncertain or additional facts; nearly all switches are like this. Writes and notes
-    /// what [`Encoder::switch`] does for it. Returns false, without having done anything, for any other switch.
+    /// A switch between two threads without any new, uncertain or additional facts; nearly all switches are like this. Does the writing and
+    /// bookkeeping of [`Encoder::switch`] does for it. Returns false, without having done anything, for any other switch.
     #[inline(always)]
     fn plain_switch(&mut self, time: Nanos, cpu: Cpu, switch: &Switch) -> Result<bool, Closed> {
         let Some(current) = self.plain_occupant(cpu, switch.prev, &switch.prev_comm) else {
@@ -617,7 +617,7 @@ impl<L: Lanes> Encoder<L> {
         Side { koid: thread.koid, weight: thread.weight }
     }
 
-    /// Writes a switch as far as it is in scope; returns false if it is out of scope.
+    /// Writes the sides of a switch that are in scope; returns false if both are out of scope.
     fn write_switch(
         &mut self,
         time: Nanos,
@@ -724,7 +724,7 @@ impl<L: Lanes> Encoder<L> {
         Ok(())
     }
 
-    /// The same for a switch with facts about the slice or the wait.
+    /// Writes a switch with facts about the slice or the wait.
     #[cold]
     fn put_told_switch(
         &mut self,

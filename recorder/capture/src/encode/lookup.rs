@@ -5,7 +5,7 @@ use crate::event::LocalId;
 use fxtrec_kernel::namespaces::{Namespaces, ProcView};
 use fxtrec_kernel::{cgroups, procfs};
 
-/// `/proc`, as far as it shows the recorder's own pid namespace.
+/// `/proc`, for processes of the recorder's own pid namespace.
 #[derive(Clone, Copy, Debug)]
 pub struct ProcLookup {
     usable: bool,

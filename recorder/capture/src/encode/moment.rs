@@ -26,7 +26,7 @@ use fxtrec_units::convention::CUT;
 
 /// A thread that is on a CPU or waits for one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Contender {
+pub struct RunnableThread {
     /// Its id in the trace.
     pub koid: Koid,
     pub weight: i32,
@@ -63,7 +63,7 @@ pub type Track = (Koid, Koid);
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Moment {
     /// The thread on each CPU, as the trace shows it. Idle CPUs may be missing.
-    pub cpus: BTreeMap<u16, Contender>,
+    pub cpus: BTreeMap<u16, RunnableThread>,
     /// The threads that wait for a CPU: queue and weight of each.
     pub waiting: BTreeMap<Koid, (u16, i32)>,
     /// The spans that threads are in, the outermost first.

@@ -51,7 +51,7 @@ impl Period {
     }
 }
 
-/// The periods that may not be over yet.
+/// The periods that might not be over yet.
 #[derive(Debug, Default)]
 pub struct OpenPeriods {
     open: Vec<Period>,

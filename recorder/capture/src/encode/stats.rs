@@ -22,7 +22,7 @@ pub struct Stats {
     pub inferred_switches: u64,
     /// Threads outside a narrow scope that were shown on a CPU since a thread in scope waited for it; the trace has an inferred switch each.
     pub occupants: u64,
-    /// Missing events of the scheduler and of probes, as far as they were counted.
+    /// The counted missing events of the scheduler and of probes.
     pub lost: u64,
     /// Whether the number may be lower: some events were counted together with redundant records.
     pub lost_at_most: bool,
@@ -36,7 +36,7 @@ pub struct Stats {
     pub lost_others: u64,
     /// Whether the number may be lower.
     pub lost_others_at_most: bool,
-    /// Missing forks, exits and names, as far as they were counted.
+    /// The counted missing forks, exits and names.
     pub lost_lives: u64,
     /// How often an unknown number of them is missing.
     pub unseen_lives: u64,
@@ -66,7 +66,7 @@ impl Stats {
         self.lost_others_at_most |= lost.at_most;
     }
 
-    /// Whether no events are missing, as far as that can be known.
+    /// Whether no events are known to be missing.
     pub fn is_whole(&self) -> bool {
         self.losses == 0 && self.lost_others == 0 && self.lost_lives == 0 && self.unseen_lives == 0
     }

@@ -115,14 +115,14 @@ pub struct Thread {
     pub in_scope: bool,
     /// The thread that began to wake it, until it is awake.
     pub waker: Option<Announced>,
-    /// Since when a quota keeps it from running, until it is switched in again.
+    /// The time from which a quota keeps it from running, until it is switched in again.
     pub throttled: Option<Throttled>,
     /// The CPU that counts it as waiting: see [`Chain::waiting`](super::chain::Chain::waiting).
     pub waits_for: Option<Cpu>,
     pub(super) run: Run,
     /// How many losses there had been when `run` was last confirmed.
     run_confirmed: u32,
-    /// The same for `comm`.
+    /// How many losses there had been when `comm` was last confirmed.
     comm_confirmed: u32,
     origin: Origin,
 }
@@ -242,7 +242,7 @@ impl Threads {
         self.processes.get_mut(slot)
     }
 
-    /// The indices of all known threads, including the idle task, in no order.
+    /// The indices of all known threads, including the idle task, in no particular order.
     pub fn slots(&self) -> Vec<Slot> {
         self.by_tid.values().copied().collect()
     }
@@ -282,7 +282,7 @@ impl Threads {
         &self.unseen_globs
     }
 
-    /// Notes that a process is in this cgroup.
+    /// Remembers that a process is in this cgroup.
     fn see_cgroup(&mut self, path: Option<&str>) {
         if let Some(path) = path.filter(|_| !self.unseen_globs.is_empty()) {
             self.unseen_globs.retain(|glob| !glob::chooses_cgroup([glob], path));
@@ -468,14 +468,14 @@ impl Threads {
         }
     }
 
-    /// Whether [`Threads::take_former_self`] has a thread to return.
-    pub fn has_former_self(&self, main: Slot) -> bool {
+    /// Whether [`Threads::take_thread_before_exec`] has a thread to return.
+    pub fn has_thread_before_exec(&self, main: Slot) -> bool {
         let koid = self.thread(main).koid;
         self.takeovers.iter().any(|takeover| takeover.main == koid)
     }
 
     /// The thread that this main thread was before its execve(2), if it has not been seen on a CPU since; returned only once.
-    pub fn take_former_self(&mut self, main: Slot) -> Option<Slot> {
+    pub fn take_thread_before_exec(&mut self, main: Slot) -> Option<Slot> {
         let koid = self.thread(main).koid;
         let at = self.takeovers.iter().position(|takeover| takeover.main == koid)?;
         let Takeover { before, before_koid, .. } = self.takeovers.swap_remove(at);

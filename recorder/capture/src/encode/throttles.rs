@@ -1,4 +1,4 @@
-//! Which threads may not run because a quota is used up, and the names of the cgroups with these quotas.
+//! Which threads cannot run because a quota is used up, and the names of the cgroups with these quotas.
 //!
 //! Before Linux 6.18 the kernel throttles queues, with all threads on them. On these kernels, this covers every thread that waits in a
 //! queue that was ever throttled; the increase of the queue's count is the time for which the thread was throttled:
@@ -15,7 +15,7 @@ use rustc_hash::FxHashMap;
 use crate::event::Throttle;
 use fxtrec_units::{Cpu, Nanos};
 
-/// Since when a thread may not run.
+/// The time at which a thread was throttled.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Throttled {
     pub since: Nanos,

@@ -172,7 +172,7 @@ impl Files {
 /// The file that is at `path` now; not a link.
 ///
 /// # Errors
-/// If nothing is there, or its directory cannot be trusted.
+/// If the file does not exist, or its directory cannot be trusted.
 pub fn file_at(path: &Path) -> io::Result<FileId> {
     let (directory, name) = walk(path)?;
     let there: Option<Facts> = directory.look(name)?;

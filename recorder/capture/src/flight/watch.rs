@@ -28,7 +28,7 @@ const METRICS: usize = Metric::ALL.len() + Metric::FACTS.len();
 /// How often triggers may fire.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Limits {
-    /// For this long after a trigger has fired, no trigger fires.
+    /// Minimum time between triggers.
     pub interval: Nanos,
     /// No more than these in total.
     pub most: Option<u32>,
@@ -36,7 +36,7 @@ pub struct Limits {
 
 /// The thread that a trigger fired for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Culprit {
+pub struct TriggeringThread {
     /// Its id in the trace.
     pub koid: u64,
     pub tid: Tid,
@@ -54,7 +54,7 @@ pub struct Fired {
     /// The CPU of the value; none for an alert and a span.
     pub cpu: Option<Cpu>,
     /// The thread; none for a loss and an alert, and for a span of a thread that the scheduler's events do not know.
-    pub thread: Option<Culprit>,
+    pub thread: Option<TriggeringThread>,
     /// The measured value; `None` for a hit of a probe and for an alert.
     pub value: Option<Amount>,
     /// The application of an alert or a span, as text.
@@ -329,7 +329,7 @@ impl Watch {
         self.triggers[trigger].condition.as_ref().is_none_or(is_true)
     }
 
-    /// Whether something may fire now; counted in either case.
+    /// Whether a trigger may fire now; counts it in either case.
     pub fn admit(&mut self, time: Nanos) -> bool {
         if self.limits.most.is_some_and(|most| self.counts.fired >= u64::from(most)) {
             self.counts.too_many += 1;

@@ -204,9 +204,9 @@ fn of_what_a_ring_lost_only_samples_are_lost_events() {
     assert_eq!(divide(4, 3, 7, 8), (loss(0, 4), None), "who came in is");
     // One more sample and two more records are lost before the ring could report it.
     lose(&machine, 3, 9, 9);
-    rings.tell_rest(&mut merger);
+    rings.report_remaining_losses(&mut merger);
     assert_eq!(told(&mut merger), [(0, Kind::Lost(loss(1, 2).expect("a loss")))]);
-    rings.tell_rest(&mut merger);
+    rings.report_remaining_losses(&mut merger);
     assert!(told(&mut merger).is_empty(), "nothing is told twice");
 }
 
@@ -249,7 +249,7 @@ fn events_that_were_counted_and_neither_written_nor_lost_are_unreported() {
     // For one CPU, that is the end of the recording; the other one ends earlier.
     machine.write(ONLINE, "0\n");
     rings.look_for_cpus(&Suspects::These(Vec::new()), &mut merger).expect("nothing is refused");
-    rings.tell_rest(&mut merger);
+    rings.report_remaining_losses(&mut merger);
     assert_eq!(rings.stats().unreported, SchedEvents { switches: 4, others: 2 });
     let lost = told(&mut merger).into_iter().filter(|(_, kind)| matches!(kind, Kind::Lost(_)));
     assert_eq!(lost.count(), 2, "they are in no gap");

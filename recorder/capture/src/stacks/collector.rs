@@ -34,7 +34,7 @@ use fxtrec_units::{Nanos, Pid, Tid};
 /// How often the ring is checked. It has room for the samples of some thousand long waits.
 pub(super) const LOOK: Duration = Duration::from_millis(10);
 
-/// The same while there are neither samples nor code records, if stacks were not requested.
+/// How often the ring is checked while there are neither samples nor code records, if stacks were not requested.
 const QUIET: Duration = Duration::from_millis(80);
 
 /// How long samples are processed while another thread waits for that: at the end, and before functions are named.
@@ -47,7 +47,7 @@ pub(super) const MOST_PROGRAMS: usize = 8192;
 /// The age of its last stack at which a program counts as unused.
 const LATELY: Nanos = Nanos(3_000_000_000);
 
-/// For this long after too many frames had no names, no programs are forgotten.
+/// How long all programs are kept after too many frames had no names.
 const FULL: Nanos = Nanos(10_000_000_000);
 
 /// Maximum number of known mappings, for all programs together: code in further mappings is in no file.
@@ -62,7 +62,7 @@ const MOST_LOCKED: usize = 1024;
 /// Maximum number of addresses known to be in no file; beyond it, all are looked up again.
 pub(super) const MOST_NOWHERE: usize = 64 * 1024;
 
-/// For how many processes the numbers of modules are remembered before those of ended processes are forgotten.
+/// Number of processes whose module numbers are remembered before those of ended processes are dropped.
 pub(super) const MOST_PROCESSES: usize = 224 * 1024;
 
 /// How many mappings of a program are unwound by tables; others are unwound by frame pointers.
@@ -107,7 +107,7 @@ pub(super) enum Told {
     Stack {
         program: usize,
         tid: Tid,
-        /// The time at which the thread was there.
+        /// The time at which the thread had this stack.
         since: Nanos,
         until: Nanos,
         /// The length of the wait, or of the wait that it ended, or the time that a sample represents.
@@ -181,7 +181,7 @@ pub(super) struct Program {
     failed: bool,
     /// Whether the capture thread has been sent its process.
     told: bool,
-    /// Whether it had no stack for a while: then data that only new stacks need is not there.
+    /// Whether it had no stack for a while: then data that only new stacks need has been freed.
     rests: bool,
     /// Time of its last sample.
     last: Nanos,
@@ -268,7 +268,7 @@ pub(super) struct Collector {
     cache: Cache,
     user_stacks: FxHashMap<u32, Arc<[u64]>>,
     pub(super) frames: Frames,
-    /// For each thread that was woken from a long wait: since when it waited, and the stack of its waker.
+    /// For each thread that was woken from a long wait: when the wait began, and the stack of its waker.
     wakes: FxHashMap<Tid, (Nanos, Told)>,
     pub(super) named: Named,
     /// How many waits have the stack of their end.
@@ -355,12 +355,12 @@ impl Collector {
 
     /// Reads until `stop` is set, and then reads the rest; names functions last.
     pub(super) fn run(mut self, stop: &StopToken) -> Counts {
-        self.rings.be_taken_by_this_thread();
+        self.rings.adopt_this_thread();
         if self.rings.has_own_stacks() {
             // To distinguish the tracepoint's own functions from the rest.
             self.kernel();
         }
-        self.meet_pythons();
+        self.find_interpreters();
         let mut pause = LOOK;
         while !stop.is_stopped() {
             // A request always precedes this round.
@@ -379,7 +379,7 @@ impl Collector {
             self.let_deleted_go();
             // The request is sent first, followed by the call that makes it return early.
             if self.asked.is_empty() {
-                self.rings.let_others_go();
+                self.rings.yield_to_others();
             }
             let pause = if self.samples.is_empty() { pause } else { Duration::ZERO };
             if stop.wait(std::iter::empty(), pause).is_err() {
@@ -481,7 +481,7 @@ impl Collector {
         self.waiting += new.iter().map(bytes_of).sum::<usize>();
         self.samples.extend(new);
         if !read.is_late {
-            self.rings.let_others_go();
+            self.rings.yield_to_others();
         }
         found
     }

@@ -50,7 +50,7 @@ struct Image {
     segments: Vec<Segment>,
     /// Bytes of its symbol tables.
     symbols: u64,
-    /// `None` if too many files are held, its process may not read it, it did not respond, or it was deleted.
+    /// `None` if too many files are held, its process is not allowed to read it, it did not respond, or it was deleted.
     file: Option<OwnedFd>,
     rights: Rights,
     /// The Python interpreter in it.
@@ -248,7 +248,7 @@ impl Images {
         self.all[image].file.is_some() && self.all[image].symbols > MANY_SYMBOLS
     }
 
-    /// Whether its functions can be named: not if it was deleted, too many files are held, or its process may not read it.
+    /// Whether its functions can be named: not if it was deleted, too many files are held, or its process is not allowed to read it.
     pub(super) fn has_symbols(&self, image: usize) -> bool {
         self.all[image].file.is_some() || self.all[image].is_silent
     }

@@ -40,7 +40,7 @@ pub(super) fn is_made(path: &Path) -> bool {
             .any(|start| path.starts_with(start))
 }
 
-/// The functions that a program has compiled, as far as stacks contain them.
+/// The functions that a program has compiled and that stacks contain.
 #[derive(Debug, Default)]
 pub(super) struct JitCode {
     /// Together with the token that counts it.
@@ -59,7 +59,7 @@ pub(super) struct JitCode {
 }
 
 impl JitCode {
-    /// Notes that a stack of the process has this address.
+    /// Remembers that a stack of the process has this address.
     pub(super) fn want(&mut self, files: &mut Files, pid: u32, address: u64) {
         if self.addresses.len() >= MOST_ADDRESSES || !self.addresses.insert(address) {
             return;
@@ -167,7 +167,7 @@ pub(super) fn functions_in(map: impl Read, addresses: &BTreeSet<u64>) -> Functio
     }
 }
 
-/// Adds a function, replacing those that were there before.
+/// Adds a function, replacing those that its addresses had before.
 fn add(functions: &mut Functions, start: u64, end: u64, name: String) {
     let is_over =
         |(&begin, (behind, _)): (&u64, &(u64, String))| (*behind > start).then_some(begin);

@@ -210,13 +210,13 @@ impl MappingHistory {
         self.forget(until);
     }
 
-    /// The code of a process at that time, as far as it was reported.
+    /// The reported code of a process at that time.
     fn at(&self, pid: Pid, time: Nanos) -> Option<&AddressSpace> {
         self.of.get(&pid)?.iter().rev().find(|life| life.since <= time)
     }
 
-    /// The same for a sample of its memory `space`. Also `None` if the memory is not the same as before in this life: then an execve(2) was
-    /// not reported, for example on a CPU that came online later.
+    /// The code of a process at the time of a sample of its memory `space`. Also `None` if the memory is not the same as before in this
+    /// life: then an execve(2) was not reported, for example on a CPU that came online later.
     pub(super) fn of_sample(&mut self, pid: Pid, time: Nanos, space: u64) -> Option<&AddressSpace> {
         let life = self.of.get_mut(&pid)?.iter_mut().rev().find(|life| life.since <= time)?;
         (*life.space.get_or_insert(space) == space).then_some(life)

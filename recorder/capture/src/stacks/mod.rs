@@ -183,7 +183,7 @@ pub struct Stacks {
     /// The waits that the thread has sent, by when they began.
     handled: Arc<AtomicU64>,
     ask: Sender<()>,
-    hurry: DrainBoost,
+    boost: DrainBoost,
     stop: StopToken,
     thread: Option<JoinHandle<Counts>>,
     /// Whether [`Stacks::look_ahead`] was requested and is not answered yet.
@@ -213,7 +213,7 @@ impl Stacks {
         let handled = Arc::new(AtomicU64::new(u64::MAX));
         let in_parts = (asked, kept != Kept::Whole);
         let rings = Rings::new(source)?;
-        let hurry = rings.hurry();
+        let boost = rings.boost();
         let of_program = (wanted, symbols);
         let collector = Collector::new(rings, of_program, kernel, to, in_parts, handled.clone());
         let named = collector.named();
@@ -226,7 +226,7 @@ impl Stacks {
             early: VecDeque::new(),
             handled,
             ask,
-            hurry,
+            boost,
             stop,
             thread: Some(thread),
             looks_ahead: false,
@@ -309,7 +309,7 @@ impl Stacks {
     fn ask(&mut self) -> bool {
         self.named.cut_short(false);
         let asked = self.thread.is_some() && self.ask.send(()).is_ok();
-        self.hurry.up();
+        self.boost.up();
         asked
     }
 
@@ -320,7 +320,7 @@ impl Stacks {
     }
 
     /// Makes [`Stacks::look_ahead`] return early: functions whose files have not been read get no names.
-    pub fn cut_look_short(&self) {
+    pub fn stop_looking_ahead(&self) {
         self.named.cut_short(true);
     }
 
@@ -372,7 +372,7 @@ impl Stacks {
         self.records.explained(encoder.recorder(), ended, &self.records.counted(self.counts))
     }
 
-    /// Since when ended threads must be remembered, for stacks that are sent later: see [`Encoder::forget_departed`].
+    /// The time from which ended threads must be remembered, for stacks that are sent later: see [`Encoder::forget_departed`].
     pub fn known_since(&self, ended: Nanos) -> Nanos {
         const MEMORY: u64 = 2_000_000_000;
         let handled = self.handled.load(Ordering::Relaxed);
@@ -390,7 +390,7 @@ impl Stacks {
         ended: Nanos,
     ) -> Result<(Counts, Explanation), Closed> {
         self.stop.stop();
-        self.hurry.up_for_good();
+        self.boost.raise_permanently();
         let early = std::mem::take(&mut self.early);
         for told in early.into_iter().chain(self.told.iter()) {
             self.records.write(encoder, &told)?;

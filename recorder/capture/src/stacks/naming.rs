@@ -79,8 +79,8 @@ impl Collector {
         frames
     }
 
-    /// Reports all remaining names when a file of the recording ends, as far as there is time: those of a file of code together, regardless
-    /// of the program, so that its symbols are read in pieces and not kept; the files with the most frames in stacks first.
+    /// Reports all remaining names when a file of the recording ends, until the time is up: those of a file of code together, regardless of
+    /// the program, so that its symbols are read in pieces and not kept; the files with the most frames in stacks first.
     pub(super) fn name_rest(&mut self) {
         let until = Instant::now() + self.symbols.unwrap_or(super::NAMING);
         let mut of_files: FxHashMap<usize, FileFrames> = FxHashMap::default();
@@ -144,7 +144,7 @@ impl Collector {
         self.deleted = Instant::now() + DELETED.max(begun.elapsed() * DELETED_PART);
     }
 
-    /// Reports the names of functions in files, as far as time permits, starting with the files with the most frames in stacks. Returns how
+    /// Reports the names of functions in files until the time is up, starting with the files with the most frames in stacks. Returns how
     /// many are left for the next time.
     fn name_files(&mut self, of_files: FxHashMap<usize, FileFrames>, until: Instant) -> u64 {
         let mut unnamed = 0;

@@ -528,7 +528,7 @@ impl Sequence {
     }
 }
 
-/// The label of a frame's function if only its place in the file is known.
+/// The label of a frame's function if only its offset in the file is known.
 fn label(path: &str, within: u64) -> String {
     let file = path.rsplit('/').next().unwrap_or_default();
     format!("{file}+{within:#x}")

@@ -220,7 +220,7 @@ fn merged(
 
 impl Collector {
     /// Finds the interpreters of processes that exist already.
-    pub(super) fn meet_pythons(&mut self) {
+    pub(super) fn find_interpreters(&mut self) {
         if !self.rings.walks_python() {
             return;
         }
@@ -287,7 +287,7 @@ impl Collector {
         self.pythons.walked.insert(pid, (interpreter, base));
     }
 
-    /// Notes that a program has this mapping, if it is of an interpreter.
+    /// Remembers that a program has this mapping, if it is of an interpreter.
     pub(super) fn note_python(&mut self, number: usize, pid: Pid, mapping: &ExecutableMapping) {
         if !self.rings.walks_python() {
             return;

@@ -36,7 +36,7 @@ const LATE: Duration = Duration::from_millis(50);
 /// may be added.
 pub(super) const MOST_BYTES: usize = 8 << 20;
 
-/// The same for records of code. Anything beyond that is lost and counted.
+/// How many bytes of code records are kept. Anything beyond that is lost and counted.
 pub(super) const MOST_CODE: usize = 8 << 20;
 
 /// How late the thread that processes the data may be, or how many bytes of samples may wait, before it gets high priority.
@@ -70,7 +70,7 @@ impl Share {
 /// There is no lock: a thread that is lowered while it holds one would keep the others waiting.
 #[derive(Debug)]
 struct Order {
-    /// `None` if its priority may not be changed.
+    /// `None` if it is not permitted to change its priority.
     thread: OnceLock<ThreadId>,
     is_before: AtomicBool,
     /// Whether it keeps its high priority.
@@ -113,7 +113,7 @@ impl Order {
             && !self.is_fixed.load(Ordering::SeqCst)
             && self.is_before.swap(false, Ordering::SeqCst)
         {
-            thread.be_patient();
+            thread.be_background();
             // Another thread may have raised it in between.
             let is_raised = self.is_before.load(Ordering::SeqCst);
             if is_raised || self.is_fixed.load(Ordering::SeqCst) {
@@ -247,7 +247,7 @@ impl DrainBoost {
     }
 
     /// Raises its priority permanently.
-    pub(super) fn up_for_good(&self) {
+    pub(super) fn raise_permanently(&self) {
         self.0.is_fixed.store(true, Ordering::SeqCst);
         self.0.raise();
     }
@@ -294,13 +294,13 @@ impl Rings {
         Ok(Rings { state, order, share, own_stacks, walks_python, _other: other })
     }
 
-    pub(super) fn hurry(&self) -> DrainBoost {
+    pub(super) fn boost(&self) -> DrainBoost {
         DrainBoost(self.order.clone())
     }
 
-    /// Makes the calling thread the one that processes the data; it has low priority while it is not late. If it
-    /// may not raise its priority again, its priority is not lowered.
-    pub(super) fn be_taken_by_this_thread(&self) {
+    /// Makes the calling thread the one that processes the data; it has low priority while it is not late. If it is not permitted to raise
+    /// its priority again, its priority is not lowered.
+    pub(super) fn adopt_this_thread(&self) {
         let this = ThreadId::current();
         if this.raise() && self.order.thread.set(this).is_ok() {
             self.order.lower();
@@ -308,7 +308,7 @@ impl Rings {
     }
 
     /// Lowers the priority of the calling thread again.
-    pub(super) fn let_others_go(&self) {
+    pub(super) fn yield_to_others(&self) {
         self.order.lower();
     }
 

@@ -42,7 +42,7 @@ pub(super) const MOST: usize = 190;
 /// How much work expensive entries of tables may take for a stack: about a tenth of a millisecond.
 const MOST_WORK: u32 = 64 << 10;
 
-/// The same for all stacks within a second: about 50 ms.
+/// The limit of this work for all stacks within a second: about 50 ms.
 const MOST_WORK_A_SECOND: u32 = 32 << 20;
 
 /// The bytes of a section, and its address in the file.

@@ -32,7 +32,7 @@ const KERNEL_PROCESS: Koid = Koid(0);
 /// The most mappings, names and programs that are kept: 9 MiB in total. Long names count as several.
 pub(super) const MOST_FACTS: usize = 96 * 1024;
 
-/// The same, including processes that still exist.
+/// [`MOST_FACTS`], including processes that still exist.
 pub(super) const OVER_FACTS: usize = 32 * 1024;
 
 /// The size in bytes by which a name is counted.
@@ -43,7 +43,7 @@ fn facts_of(name: &str) -> usize {
     1 + name.len() / FACT_BYTES
 }
 
-/// A program's code, as far as stacks contain it. Each mapping has the number of its module.
+/// The parts of a program's code that stacks contain. Each mapping has the number of its module.
 #[derive(Debug)]
 struct Program {
     process: Koid,
@@ -94,7 +94,7 @@ pub(super) struct Records {
     counts: Counts,
     /// Samples of earlier files that were left out for Perfetto.
     left_out: u64,
-    /// Names for which there was no room, and that are in no file.
+    /// Names for which there was no space, and which no file has.
     unnamed: u64,
 }
 
@@ -480,7 +480,7 @@ impl Records {
         Ok(Explanation { parts, estimate })
     }
 
-    /// The same for the newest part of a recording, if none of it is in the trace.
+    /// Data for the newest part of a recording, if none of it is in the trace.
     pub(super) fn explained(
         &mut self,
         recorder: ThreadName,

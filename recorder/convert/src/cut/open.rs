@@ -10,7 +10,7 @@ use fxt_reader::{Cpu, Koid, Nanos, Record, Thread, ThreadState};
 use fxt_writer::record as write;
 use fxt_writer::{Arg, Text, Ticks, Value};
 use fxtrec_sched::{
-    Held, Machine, Occupant, Periods, State, Switch, SwitchArgs, Thread as Does, WakeupSaid,
+    Held, Machine, Occupant, Periods, State, Switch, SwitchArgs, Thread as Does, WakeupFacts,
     is_period, period_of, unsigned,
 };
 use rustc_hash::FxHashMap;
@@ -35,7 +35,7 @@ pub(super) struct Open {
     counters: BTreeMap<(Koid, String, u64), Counter>,
     /// When cgroups were throttled.
     periods: Periods,
-    /// The waits that the beginning of the window cuts: since when, and whether they began throttled.
+    /// The waits that the beginning of the window cuts: when they began, and whether they began throttled.
     cut: FxHashMap<Koid, Does>,
 }
 
@@ -82,7 +82,7 @@ impl Open {
     }
 
     fn wakeup(&mut self, wakeup: &Wakeup<'_>) {
-        let throttled = WakeupSaid::of(wakeup.args).throttled;
+        let throttled = WakeupFacts::of(wakeup.args).throttled;
         let state = if throttled { State::WokenThrottled } else { State::Woken };
         let after = (wakeup.cpu, state);
         self.machine.wake_to(&mut self.threads, wakeup.koid, after, wakeup.time);

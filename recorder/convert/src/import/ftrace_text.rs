@@ -75,7 +75,7 @@ pub(crate) fn read(
     import(BufReader::with_capacity(BUFFER_BYTES, input), output, lenient, &FxHashMap::default())
 }
 
-/// The same for a file. For some threads, the process is known: the map is from thread id to process id.
+/// [`read`] for a file. For some threads, the process is known: the map is from thread id to process id.
 pub(crate) fn read_file(
     file: &File,
     output: impl Write,

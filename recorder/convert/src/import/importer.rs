@@ -199,12 +199,12 @@ impl<W: Write> Importer<W> {
         threads.add_thread(process, Some(LocalId(tid)), None, comm);
     }
 
-    /// Notes that a thread belongs to a process.
+    /// Remembers that a thread belongs to a process.
     pub(super) fn belongs(&mut self, pid: u32, tid: u32) {
         self.homes.learn(tid, pid);
     }
 
-    /// Notes the name of a process.
+    /// Stores the name of a process.
     pub(super) fn process_called(&mut self, pid: u32, name: &[u8]) {
         self.homes.known(|known| known.name_of.insert(pid, name.into()));
     }

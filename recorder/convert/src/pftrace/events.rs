@@ -139,7 +139,7 @@ impl Events {
             let track = self.track(track, &name, names, packets)?;
             let mut message = on(track, COUNTER);
             match field {
-                30 => message.told_number(30, bits),
+                30 => message.explicit_number(30, bits),
                 _ => fixed(&mut message, field, bits),
             }
             Self::write(event.time, &message, packets)?;
@@ -167,15 +167,17 @@ impl Events {
             annotation.bytes(10, arg.name.as_bytes());
             match arg.value {
                 Value::Null => {}
-                Value::Int32(value) => annotation.told_number(4, i64::from(value).cast_unsigned()),
-                Value::Int64(value) => annotation.told_number(4, value.cast_unsigned()),
-                Value::UInt32(value) => annotation.told_number(3, value.into()),
-                Value::UInt64(value) => annotation.told_number(3, value),
+                Value::Int32(value) => {
+                    annotation.explicit_number(4, i64::from(value).cast_unsigned());
+                }
+                Value::Int64(value) => annotation.explicit_number(4, value.cast_unsigned()),
+                Value::UInt32(value) => annotation.explicit_number(3, value.into()),
+                Value::UInt64(value) => annotation.explicit_number(3, value),
                 Value::Double(value) => annotation.double(5, value),
                 Value::Str(text) => annotation.bytes(6, text.as_bytes()),
-                Value::Pointer(value) => annotation.told_number(7, value),
-                Value::Koid(koid) => annotation.told_number(3, koid.0),
-                Value::Bool(value) => annotation.told_number(2, value.into()),
+                Value::Pointer(value) => annotation.explicit_number(7, value),
+                Value::Koid(koid) => annotation.explicit_number(3, koid.0),
+                Value::Bool(value) => annotation.explicit_number(2, value.into()),
                 _ => continue,
             }
             message.bytes(4, &annotation.0);
@@ -195,7 +197,7 @@ impl Events {
         packets: &mut Packets<'_>,
     ) -> Result<(), ConvertError> {
         let mut packet = Message::default();
-        packet.told_number(packet::TIME, time);
+        packet.explicit_number(packet::TIME, time);
         packet.number(packet::SEQUENCE, OF_EVENTS);
         packet.bytes(packet::EVENT, &event.0);
         packets.put(&packet)

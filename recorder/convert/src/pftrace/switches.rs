@@ -66,7 +66,7 @@ impl Switches {
         report.add("inferred switches, which look like reported ones", inferred.into());
         let mut body = Message::default();
         side(&mut body, [1, 2, 3], (from, switch.cpu.0), switch.outgoing_weight(), names);
-        body.told_number(4, state(switch));
+        body.explicit_number(4, state(switch));
         side(&mut body, [5, 6, 7], (to, switch.cpu.0), switch.incoming_weight(), names);
         self.running.remove(&from);
         self.running.insert(to, switch.cpu.0);
@@ -84,8 +84,8 @@ impl Switches {
         let Koid(woken) = wakeup.koid;
         let mut body = Message::default();
         side(&mut body, [1, 2, 3], (woken, wakeup.cpu.0), wakeup.weight(), names);
-        body.told_number(4, 1);
-        body.told_number(5, wakeup.cpu.0.into());
+        body.explicit_number(4, 1);
+        body.explicit_number(5, wakeup.cpu.0.into());
         // The event is on the CPU of the waker, as the kernel records it.
         let waker = wakeup.waker().and_then(|waker| Some((*self.running.get(&waker.0)?, waker.0)));
         let here = self.cpus.get(&wakeup.cpu.0).map_or(0, |cpu| cpu.current);
@@ -110,8 +110,8 @@ impl Switches {
         let on = u16::try_from(from).unwrap_or(0);
         let mut body = Message::default();
         side(&mut body, [1, 2, 3], (event.thread.thread.0, on), None, names);
-        body.told_number(4, from);
-        body.told_number(5, to);
+        body.explicit_number(4, from);
+        body.explicit_number(5, to);
         let current = self.cpus.get(&on).map_or(0, |cpu| cpu.current);
         self.put(on, event.time, (current, None), (event::MIGRATE, &body), packets)
     }
@@ -143,10 +143,10 @@ impl Switches {
     ) -> Result<(), ConvertError> {
         let known = self.cpus.entry(cpu).or_default();
         let mut event = Message::default();
-        event.told_number(1, time);
-        event.told_number(2, pid(current));
+        event.explicit_number(1, time);
+        event.explicit_number(2, pid(current));
         if let Some(flags) = flags {
-            event.told_number(5, flags);
+            event.explicit_number(5, flags);
         }
         event.bytes(kind, &body.0);
         known.events.bytes(2, &event.0);
@@ -167,8 +167,8 @@ impl Switches {
             let Some(known) = self.cpus.get_mut(&cpu) else { continue };
             flush(cpu, known, packets)?;
             let mut of_cpu = Message::default();
-            of_cpu.told_number(1, cpu.into());
-            of_cpu.told_number(3, known.overrun);
+            of_cpu.explicit_number(1, cpu.into());
+            of_cpu.explicit_number(3, known.overrun);
             stats.bytes(2, &of_cpu.0);
         }
         let mut packet = Message::default();
@@ -183,7 +183,7 @@ fn flush(number: u16, cpu: &mut Cpu, packets: &mut Packets<'_>) -> Result<(), Co
         return Ok(());
     }
     let mut bundle = Message::default();
-    bundle.told_number(1, number.into());
+    bundle.explicit_number(1, number.into());
     bundle.number(3, std::mem::take(&mut cpu.lost).into());
     bundle.0.append(&mut cpu.events.0);
     let mut packet = Message::default();
@@ -208,9 +208,9 @@ fn side(
         0 => body.bytes(name, format!("swapper/{cpu}").as_bytes()),
         _ => body.bytes(name, names.thread(koid).as_bytes()),
     }
-    body.told_number(tid, pid(koid));
+    body.explicit_number(tid, pid(koid));
     let priority = weight.map_or(120, weight::priority);
-    body.told_number(prio, i64::from(priority).cast_unsigned());
+    body.explicit_number(prio, i64::from(priority).cast_unsigned());
 }
 
 /// The state of the outgoing thread, in the bits of Linux 4.14 and later.

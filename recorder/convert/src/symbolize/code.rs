@@ -93,7 +93,7 @@ struct Memory {
     told: usize,
 }
 
-/// The module of an address and its place there, if it has one, after this many mappings.
+/// The module of an address and its offset there, if it has one, after this many mappings.
 type Found = (usize, Option<(u16, Place)>);
 
 /// The information about code in a trace.
@@ -190,11 +190,11 @@ impl Code {
         }
     }
 
-    /// Notes that these addresses of a stack need names, the innermost first.
+    /// Remembers that these addresses of a stack need names, the innermost first.
     pub(super) fn want(&mut self, process: Process, frames: impl Iterator<Item = u64>) {
         let mut before = None;
         for frame in frames {
-            // The innermost addresses of the kernel's part and of the program's part are where the processor was.
+            // The innermost addresses of the kernel stack and of the user stack are where the processor was.
             let returned_to = before == Some(is_kernel(frame));
             before = Some(is_kernel(frame));
             let whose = explains(process, frame);
@@ -206,7 +206,7 @@ impl Code {
         }
     }
 
-    /// Notes that a frame of a blob needs a name.
+    /// Remembers that a frame of a blob needs a name.
     pub(super) fn want_place(&mut self, place: &perfetto::Place<'_>) {
         if let Some(file) = self.file(place.in_kernel, place.path, place.build_id) {
             self.want_address((file, place.within), true);

@@ -5,7 +5,7 @@
 //! another CPU. It holds the lock of that CPU's run queue, as a switch does.
 //!
 //! Hard interrupts run with interrupts off, so their programs are never interrupted. A hard interrupt in the middle of the program on a
-//! soft one finds and leaves the same depth. Its time is missing if it occurs after the soft one was noted and before the soft one's
+//! soft one finds and leaves the same depth. Its time is missing if it occurs after the soft one was stored and before the soft one's
 //! beginning was: within these ten or so nanoseconds, time is lost rather than counted twice.
 
 use super::object::{Choice, Given, Object, ObjectError, Programs};

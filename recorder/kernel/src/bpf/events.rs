@@ -140,13 +140,13 @@ pub struct BpfEvents {
     calls: Option<OfCalls>,
     /// The links of the running programs, in the order in which they were attached.
     links: Vec<OwnedFd>,
-    tells: Tells,
+    reported: ReportedFacts,
     notes: bool,
 }
 
-/// The facts that programs report in addition to events, as far as the kernel permits.
+/// The facts that programs report in addition to events, if the kernel permits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Tells {
+pub struct ReportedFacts {
     /// The time in interrupts, and when a switch was requested.
     pub irqs: bool,
     pub requests: bool,
@@ -374,7 +374,7 @@ impl BpfEvents {
             groups,
             programs,
             links: Vec::new(),
-            tells: Tells {
+            reported: ReportedFacts {
                 irqs: !irqs.is_empty(),
                 requests: !asking.is_empty(),
                 steal: way.steal,
@@ -416,7 +416,7 @@ impl BpfEvents {
     }
 
     /// Whether programs report system calls.
-    pub fn tells_calls(&self) -> bool {
+    pub fn reports_calls(&self) -> bool {
         self.calls.is_some()
     }
 
@@ -450,8 +450,8 @@ impl BpfEvents {
     }
 
     /// The facts that the programs report in addition to events.
-    pub fn tells(&self) -> Tells {
-        self.tells
+    pub fn reported(&self) -> ReportedFacts {
+        self.reported
     }
 
     /// Whether the program on switches notes which threads wait.
@@ -474,7 +474,7 @@ impl BpfEvents {
         self.missed_by(&self.programs)
     }
 
-    /// The same for beginnings and ends of system calls.
+    /// How many beginnings and ends of system calls no program saw for that reason.
     pub fn missed_calls(&self) -> u64 {
         self.calls.as_ref().map_or(0, |calls| self.missed_by(&calls.programs))
     }

@@ -17,7 +17,7 @@ pub enum InterruptCount {
         /// Offset of the count in the variable.
         offset: i32,
     },
-    /// The same variable, at a fixed distance from the CPU's run queue, which is found from the current task.
+    /// The count, at a fixed distance from the CPU's run queue, which is found from the current task.
     BesideRunQueue {
         /// From the beginning of the CPU's run queue to the count.
         distance: i32,

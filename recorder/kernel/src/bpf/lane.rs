@@ -192,7 +192,7 @@ impl Lane {
 
     /// Whether no program is writing. If so, everything that happened up to a millisecond before this read is below the head that
     /// [`Lane::take`] finds next; a store becomes visible in far less time than that.
-    pub fn is_at_rest(&self) -> bool {
+    pub fn is_quiescent(&self) -> bool {
         // Acquire: a program moves the head before it releases the lane.
         self.word(at::BUSY).load(Ordering::Acquire) != 1
     }
@@ -353,7 +353,7 @@ pub mod flag {
     pub const OF_QUEUES: u8 = 4;
     /// In a switch, with a scope: the outgoing thread is in scope.
     pub const PREV_IN_SCOPE: u8 = 2;
-    /// The same for the incoming thread.
+    /// In a switch, with a scope: the incoming thread is in scope.
     pub const NEXT_IN_SCOPE: u8 = 4;
     /// In a switch: a thread in scope waits for this CPU.
     pub const WAITED_FOR: u8 = 8;
@@ -369,7 +369,7 @@ pub enum Record {
         next: Tid,
         /// The outgoing thread's kernel priority.
         prev_prio: i32,
-        /// The same for the incoming thread.
+        /// The incoming thread's kernel priority.
         next_prio: i32,
         /// `__state` and `exit_state` of the outgoing thread, combined: their bits differ.
         state: u16,
@@ -440,7 +440,7 @@ pub enum Record {
         kept: Nanos,
         /// The CPU of the queue.
         cpu: Cpu,
-        /// The same as in [`Record::Throttled`].
+        /// As in [`Record::Throttled`].
         own: u32,
         of_queues: bool,
         /// Whether the previous record moved it to that queue; otherwise it leaves the queue.

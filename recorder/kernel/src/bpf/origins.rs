@@ -1,6 +1,6 @@
 //! The causes of interrupts that end a sleep.
 //!
-//! Programs on interrupts and timers (`interrupts.bpf.c`) note the current event in per-CPU memory. The program on wake-ups reports that
+//! Programs on interrupts and timers (`interrupts.bpf.c`) store the current event in per-CPU memory. The program on wake-ups reports that
 //! note for threads woken in the meantime. It reads the note only if the kernel shows that an interrupt runs, so it costs nothing when a
 //! thread wakes another one.
 //!
@@ -15,10 +15,10 @@ use std::net::{IpAddr, SocketAddr};
 use super::account::HANDLERS;
 use crate::units::{Nanos, Tid};
 
-/// Size of the notes about a CPU, in bytes.
+/// Size of the stored data about a CPU, in bytes.
 pub const LINE_BYTES: usize = 256;
 
-/// Bytes noted about threads that are being woken.
+/// Bytes stored about threads that are being woken.
 pub const TOLD_BYTES: usize = 1024 * 128;
 
 /// The maximum number of bytes reported in addition to the record itself.

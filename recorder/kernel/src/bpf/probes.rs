@@ -1,4 +1,4 @@
-//! User probes whose hits a BPF program reports: one link holds all places of a file, if the kernel has such links (6.6).
+//! User probes whose hits a BPF program reports: one link holds all locations of a file, if the kernel has such links (6.6).
 //!
 //! ```text
 //!   place 1 --+                        +--> CPU 0: perf event --> ring
@@ -19,7 +19,7 @@ use std::sync::Arc;
 use super::events::BpfError;
 use super::object::{self, Given, Object};
 use super::programs::Loaded;
-use super::sys::{AttachedPlace, BpfSys, MapKind, MapSpec, On, Places};
+use super::sys::{AttachedLocation, BpfSys, MapKind, MapSpec, On, Places};
 use crate::format::{self, Field};
 use crate::perf::page_size;
 use crate::sys::Mapping;
@@ -44,7 +44,7 @@ pub(super) struct Hit {
 /// Offset of the probe's number in a sample; 16 bits.
 pub const NUMBER_AT: u16 = offset_of!(Hit, cookie) as u16;
 
-/// The task of the program at a place, as in `probes.bpf.c`.
+/// The task of the program at a location, as in `probes.bpf.c`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 #[repr(C)]
 pub(super) struct Way {
@@ -109,7 +109,7 @@ fn register(place: &str) -> Option<i16> {
     i16::try_from(index * size_of::<u64>()).ok()
 }
 
-/// A place, and the values to read there.
+/// A location, and the values to read there.
 #[derive(Clone, Debug)]
 pub struct Probe {
     pub place: Place,
@@ -150,7 +150,7 @@ pub fn output(sys: &dyn BpfSys, possible: usize) -> Result<Arc<OwnedFd>, BpfErro
     map.map(Arc::new).map_err(|error| BpfError::Map { what: "hits of probes", error })
 }
 
-/// The links that hold the places. Dropping this detaches them.
+/// The links that hold the locations. Dropping this detaches them.
 #[derive(Debug)]
 #[must_use]
 pub struct Links {
@@ -158,8 +158,8 @@ pub struct Links {
 }
 
 impl Links {
-    /// Attaches the program to all places. It writes to `outputs`; samples with a stack pointer are written to the second one. Nothing is
-    /// written while a CPU has no enabled event there.
+    /// Attaches the program to all locations. It writes to `outputs`; samples with a stack pointer are written to the second one. Nothing
+    /// is written while a CPU has no enabled event there.
     ///
     /// # Errors
     /// [`BpfError`] of the first call that the kernel refuses; nothing stays attached then.
@@ -182,14 +182,14 @@ impl Links {
         let choices = [("number_of_ways", ways.len() as u64)];
         let programs = Object::without_fields(&object::PROBES)?.with(&choices, &maps, &[])?;
         let program = Loaded::new(sys, &programs.get(NAME, On::Places)?)?;
-        let mut groups: Vec<(&Binary, bool, Vec<AttachedPlace>)> = Vec::new();
+        let mut groups: Vec<(&Binary, bool, Vec<AttachedLocation>)> = Vec::new();
         for probe in probes {
             let Place { binary, offset, on_return, semaphore } = &probe.place;
             // An equal way is already among them.
             let way = ways.binary_search(&Way::of(probe)).unwrap_or_default();
             let cookie = (way as u64) << WAY_SHIFT | u64::from(probe.number);
             let semaphore = semaphore.unwrap_or(0);
-            let place = AttachedPlace { offset: *offset, semaphore, cookie };
+            let place = AttachedLocation { offset: *offset, semaphore, cookie };
             let same = |group: &&mut (&Binary, bool, _)| {
                 group.0.name() == binary.name() && group.1 == *on_return
             };
@@ -198,7 +198,7 @@ impl Links {
                 None => groups.push((binary, *on_return, vec![place])),
             }
         }
-        let attach = |(binary, on_return, places): &(&Binary, bool, Vec<AttachedPlace>)| {
+        let attach = |(binary, on_return, places): &(&Binary, bool, Vec<AttachedLocation>)| {
             let places = Places { path: binary.name(), on_return: *on_return, places };
             let attached = sys.attach_to_places(program.fd(), &places);
             attached.map_err(|error| BpfError::Attach { name: NAME, error })
@@ -255,12 +255,12 @@ mod tests {
     use crate::bpf::fake;
     use crate::bpf::sys::ProgramSpec;
 
-    /// Grants everything, and remembers the places of each link.
+    /// Grants everything, and remembers the locations of each link.
     #[derive(Debug, Default)]
     struct Granting {
         refuses_links: bool,
         /// For each link: whether it is on return, offsets, semaphores and cookies.
-        links: Mutex<Vec<(bool, Vec<AttachedPlace>)>>,
+        links: Mutex<Vec<(bool, Vec<AttachedLocation>)>>,
     }
 
     fn descriptor() -> io::Result<OwnedFd> {
@@ -335,7 +335,7 @@ mod tests {
         ];
         let links = open(&sys, &probes).expect("nothing is refused");
         assert_eq!(links._links.len(), 3);
-        let place = |number: u64, semaphore, way: u64| AttachedPlace {
+        let place = |number: u64, semaphore, way: u64| AttachedLocation {
             offset: 0x1000 + number,
             semaphore,
             cookie: way << 16 | number,
@@ -361,7 +361,7 @@ mod tests {
         let mut probes = [probe(&binary(), 0, false, &values), probe(&binary(), 1, false, &[])];
         probes[1].user_stack = true;
         let outputs = [Some(plain.as_fd()), Some(stacks.as_fd())];
-        // A file without pages cannot contain a place.
+        // A file without pages cannot contain a location.
         match Links::open(&sys, &probes, outputs).expect_err("not a program's file") {
             BpfError::Attach { .. } => {}
             BpfError::Load { log, .. } if log.contains("invalid func") => {

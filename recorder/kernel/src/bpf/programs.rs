@@ -15,7 +15,7 @@
 //!   ring the bell, if it is time to
 //! ```
 //!
-//! The program on the beginning of a wake-up notes the waker for the program on its completion, which may run on another CPU, in an
+//! The program on the beginning of a wake-up stores the waker for the program on its completion, which may run on another CPU, in an
 //! interrupt.
 
 use std::borrow::Cow;
@@ -68,7 +68,7 @@ pub struct Way {
     pub interrupts: InterruptCount,
     pub steal: bool,
     pub throttles: bool,
-    /// In which system call a thread blocks, and on which futex.
+    /// The system call in which a thread blocks, and the futex.
     pub syscalls: bool,
     pub futexes: bool,
 }
@@ -288,7 +288,7 @@ pub fn all(
     }
     let mut choices = vec![
         setting.accounts.choice(),
-        ("tells_steal", way.steal.into()),
+        ("reports_steal", way.steal.into()),
         ("tells_irqs", setting.accounts.irqs.into()),
         ("tells_requests", setting.accounts.asking.into()),
         ("tells_syscalls", way.syscalls.into()),
@@ -296,7 +296,7 @@ pub fn all(
         ("tells_locks", setting.contentions.is_some().into()),
         ("tells_origins", setting.origins.is_some().into()),
         ("tells_disks", setting.requests.into()),
-        ("tells_throttles", way.throttles.into()),
+        ("reports_throttles", way.throttles.into()),
         ("tells_wakings", waking.into()),
         ("notes_waits", setting.notes.is_some().into()),
     ];

@@ -149,14 +149,14 @@ pub struct Places<'a> {
     pub path: &'a CStr,
     /// Whether the program runs when the functions that begin there return.
     pub on_return: bool,
-    pub places: &'a [AttachedPlace],
+    pub places: &'a [AttachedLocation],
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct AttachedPlace {
+pub struct AttachedLocation {
     /// Offset in the file, in bytes.
     pub offset: u64,
-    /// Offset in the file of a counter that must be above zero while the place is attached; 0 if there is none.
+    /// Offset in the file of a counter that must be above zero while the location is attached; 0 if there is none.
     pub semaphore: u64,
     /// The value that the program gets there.
     pub cookie: u64,
@@ -187,7 +187,7 @@ pub trait BpfSys: Debug {
         Err(io::ErrorKind::Unsupported.into())
     }
 
-    /// `BPF_LINK_CREATE`: the program runs at each of the places until the descriptor is closed (since Linux 6.6).
+    /// `BPF_LINK_CREATE`: the program runs at each of the locations until the descriptor is closed (since Linux 6.6).
     fn attach_to_places(&self, _program: BorrowedFd<'_>, _: &Places<'_>) -> io::Result<OwnedFd> {
         Err(io::ErrorKind::Unsupported.into())
     }
@@ -344,7 +344,8 @@ impl BpfSys for LinuxBpf {
         program: BorrowedFd<'_>,
         Places { path, on_return, places }: &Places<'_>,
     ) -> io::Result<OwnedFd> {
-        let words = |word: fn(&AttachedPlace) -> u64| places.iter().map(word).collect::<Vec<u64>>();
+        let words =
+            |word: fn(&AttachedLocation) -> u64| places.iter().map(word).collect::<Vec<u64>>();
         let (offsets, cookies) = (words(|place| place.offset), words(|place| place.cookie));
         let semaphores = words(|place| place.semaphore);
         let count = u32::try_from(places.len()).map_err(io::Error::other)?;

@@ -63,7 +63,7 @@ impl Owner {
         parts.next().is_none().then_some(Owner { pid, start })
     }
 
-    /// Whether the process still runs, as far as `/proc` shows it.
+    /// Whether the process still runs, according to `/proc`.
     pub fn is_alive(self, sys: &dyn Sys) -> bool {
         start_of(sys, self.pid) == Some(self.start)
     }

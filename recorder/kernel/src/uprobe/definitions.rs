@@ -76,7 +76,7 @@ impl Definitions {
         Definitions { sys, tracefs, group, names: Vec::new() }
     }
 
-    /// Defines an event of one place, and returns the layout of its samples.
+    /// Defines an event of one location, and returns the layout of its samples.
     ///
     /// # Errors
     /// [`DefinitionError`].
@@ -88,8 +88,8 @@ impl Definitions {
         Ok(Defined { name, format })
     }
 
-    /// Adds another place to a defined event, of the same kind and with arguments of the same names and types.
-    /// Kernels before 5.4 refuse that.
+    /// Adds another location to a defined event, of the same kind and with arguments of the same names and types. Kernels before 5.4 refuse
+    /// that.
     ///
     /// # Errors
     /// [`DefinitionError`].

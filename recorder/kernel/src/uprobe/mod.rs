@@ -20,7 +20,7 @@ use perf_event_open_sys::bindings as b;
 
 pub use pmu::{Pmu, PmuError};
 
-/// A program or library that is held while it is probed: by `O_PATH`, if it may not respond.
+/// A program or library that is held while it is probed: by `O_PATH`, if it might not respond.
 #[derive(Clone, Debug)]
 pub struct Binary {
     _file: Arc<File>,
@@ -46,7 +46,7 @@ impl Binary {
     }
 }
 
-/// A place in a program at which the kernel reports each hit.
+/// A location in a program at which the kernel reports each hit.
 #[derive(Clone, Debug)]
 pub struct Place {
     pub binary: Binary,

@@ -4,7 +4,7 @@ use std::fmt;
 
 use super::Verbatim;
 
-/// A place of a value, as `uprobe_events` takes it.
+/// A location of a value, as `uprobe_events` takes it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Fetch {
     Register(&'static str),
@@ -21,7 +21,7 @@ impl Fetch {
         Fetch::Deref(offset, Box::new(self))
     }
 
-    /// Whether it is a place in memory, and not a value.
+    /// Whether it is a location in memory, and not a value.
     pub(super) fn is_memory(&self) -> bool {
         matches!(
             self,

@@ -19,7 +19,7 @@ pub(crate) struct Operand {
 /// The meaning of `argN`.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Arguments<'a> {
-    /// The places that the calling convention specifies.
+    /// The locations that the calling convention specifies.
     Convention,
     /// The operands in the note of a USDT probe; an error for each one that the kernel cannot fetch.
     Note(&'a [Result<Operand, String>]),

@@ -33,11 +33,11 @@ pub struct FetchArg {
     pub fetch: String,
     /// How to interpret the fetched bytes.
     pub kind: ArgKind,
-    /// On which side of the function it is fetched.
+    /// Whether it is fetched on entry to the function or on return.
     pub moment: Moment,
 }
 
-/// On which side of a function a value is fetched. Only a [`Span`](super::SiteKind::Span) has both kinds.
+/// Whether a value is fetched on entry to a function or on return. Only a [`Span`](super::SiteKind::Span) has both kinds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub enum Moment {
     /// When the instruction is reached.

@@ -4,7 +4,7 @@ use std::fmt;
 
 use super::{ArgKind, Width};
 
-/// A place of a value that means the same in a spec and in `uprobe_events`, on every machine.
+/// A location of a value that means the same in a spec and in `uprobe_events`, on every machine.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Verbatim {
     /// The stack's word of this number, from 0: `$stack0`.

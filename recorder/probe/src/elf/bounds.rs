@@ -18,7 +18,7 @@ const LONGEST_INSTRUCTION: u64 = 15;
 /// Instructions of AArch64 all have this size, in bytes.
 const AARCH64_INSTRUCTION: u64 = 4;
 
-/// Why a place is not known to be the start of an instruction.
+/// Why a location is not known to be the start of an instruction.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum BoundsError {
@@ -81,7 +81,7 @@ pub fn check<'d, R: ReadRef<'d>>(
     begins(elf, function.address, size, name, offset)
 }
 
-/// Checks that an instruction begins at `address`, at which no function is known, as far as unwind information permits.
+/// Checks that an instruction begins at `address`, at which no function is known, if unwind information permits.
 ///
 /// # Errors
 /// When none does.

@@ -102,7 +102,7 @@ impl<'d> GoTable<'d> {
         };
         let part = |number: usize| word(number).filter(|at| *at <= bytes.len());
         let (count, mut begin) = (word(0)?, 0);
-        // The places of names, units, files, values and functions.
+        // The locations of names, units, files, values and functions.
         let mut parts = [0; 5];
         match version {
             Version::Go2 => {}
@@ -151,7 +151,7 @@ impl<'d> GoTable<'d> {
         self.bytes.len()
     }
 
-    /// The same with owned bytes.
+    /// The table with owned bytes.
     pub(super) fn into_owned(self) -> GoTable<'static> {
         GoTable { bytes: Cow::Owned(self.bytes.into_owned()), ..self }
     }

@@ -28,7 +28,7 @@ const LIST_BYTES: usize = 128;
 /// The maximum size of the names for one address, in bytes: all functions inlined there may share one long name.
 const TEXT_OF_ONE: usize = 32 << 10;
 
-/// A place in source code, with the readable name of its function.
+/// A location in source code, with the readable name of its function.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Line {
     pub function: Option<String>,

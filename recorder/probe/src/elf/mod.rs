@@ -1,4 +1,4 @@
-//! An ELF file as far as probes need it: segments, functions, libraries.
+//! The parts of an ELF file that probes need: segments, functions, libraries.
 //!
 //! [`Elf`] is a view: it reads data on demand, from anything that implements
 //! `ReadRef`, so that a browser's gigabyte of debug information is not loaded to

@@ -16,7 +16,7 @@ use object::read::elf::{FileHeader, ProgramHeader};
 
 use super::{Elf, LARGEST_TABLE};
 
-/// Signed 4 bytes, from the place itself: how linkers write the pointer.
+/// Signed 4 bytes, from the location itself: how linkers write the pointer.
 const POINTER: u8 = 0x1B;
 /// The encoding of the count: unsigned, 4 bytes.
 const COUNT: u8 = 0x03;

@@ -63,7 +63,7 @@ pub(super) fn of_program(name: &str, executable: &Path, root: &Path) -> Option<P
 }
 
 /// The library that the loader would load for a program without special search paths.
-pub(super) fn of_anybody(name: &str, root: &Path) -> Option<PathBuf> {
+pub(super) fn by_default_search(name: &str, root: &Path) -> Option<PathBuf> {
     let search = Search::new(root);
     let preferred = search.preferred(|entry| is_meant(name, &entry.name));
     if let Some(path) = preferred.and_then(|entry| search.existing(&entry.path)) {

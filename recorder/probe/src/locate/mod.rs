@@ -142,7 +142,7 @@ fn named(name: &str, context: &Context) -> Result<Vec<Located>, LocateError> {
         return Ok(mapped);
     }
     per_root(context, |root| {
-        if let Some(path) = library::of_anybody(name, root) {
+        if let Some(path) = library::by_default_search(name, root) {
             return Ok(Located { path, root: root.to_owned() });
         }
         let programs = command::in_path(name);

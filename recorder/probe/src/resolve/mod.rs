@@ -1,4 +1,4 @@
-//! Finds the places that a spec names.
+//! Finds the locations that a spec names.
 
 mod usdt;
 
@@ -19,8 +19,8 @@ use fxtrec_units::nearest::nearest;
 /// How many names that are similar to a mistyped one are shown.
 const SHOWN: usize = 4;
 
-/// Finds the places that a spec names: one, or several for a glob, for a name that several
-/// functions have, and for a USDT probe that was inlined.
+/// Finds the locations that a spec names: one, or several for a glob, for a name that several functions have, and for a USDT probe that was
+/// inlined.
 ///
 /// # Errors
 /// When there is no such binary or function, or a probe there would break the program or cannot fetch

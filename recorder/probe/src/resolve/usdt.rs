@@ -1,4 +1,4 @@
-//! Finds the places of a USDT probe by its name.
+//! Finds the locations of a USDT probe by its name.
 
 use std::collections::BTreeSet;
 

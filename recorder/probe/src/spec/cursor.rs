@@ -1,4 +1,4 @@
-//! A place in the text of a spec.
+//! A location in the text of a spec.
 
 use super::SpecError;
 

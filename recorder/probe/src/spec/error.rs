@@ -1,4 +1,4 @@
-//! Why a text is not a valid probe, and the place of the error.
+//! Why a text is not a valid probe, and the location of the error.
 
 use std::fmt;
 
@@ -32,7 +32,7 @@ impl SpecError {
 
 impl fmt::Display for SpecError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        // Every character takes one column, so that the caret is at the right place.
+        // Every character takes one column, so that the caret is at the right location.
         let text: String =
             self.text.chars().map(|c| if c.is_control() { '?' } else { c }).collect();
         writeln!(f, "{}\n  {text}", self.message)?;

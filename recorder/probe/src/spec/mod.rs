@@ -51,7 +51,7 @@ pub enum Binary {
     Name(String),
 }
 
-/// The place of a probe in a file.
+/// The location of a probe in a file.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Place {
     /// This many bytes into the functions with this name, which may be a glob.
@@ -118,7 +118,7 @@ pub enum ArgType {
     Signed(Width),
     /// `str`: the value is the address of a text.
     Str,
-    /// `string`: the text is at the place itself, as the kernel means it.
+    /// `string`: the text is at the location itself, as the kernel means it.
     Text,
     Ptr,
 }

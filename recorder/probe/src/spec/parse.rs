@@ -1,4 +1,4 @@
-//! The parts of a spec that are not the place itself: name, binary, arguments.
+//! The parts of a spec that are not the location itself: name, binary, arguments.
 
 use std::path::PathBuf;
 

@@ -1,5 +1,4 @@
-//! The place of a probe in a file: a function with an offset and a mode, an
-//! address, a USDT probe.
+//! The location of a probe in a file: a function with an offset and a mode, an address, a USDT probe.
 //!
 //! Names in C++ and Rust contain blanks, colons, brackets, plus and percent signs. So a function's name ends at a blank outside of all
 //! brackets that does not belong to `operator new` or to a `const` after the parameters; names that cannot be written that way can be put

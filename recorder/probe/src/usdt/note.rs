@@ -21,7 +21,7 @@ const OWNER: &[u8] = b"stapsdt\0";
 const TYPE: u32 = 3;
 const ADDRESSES: usize = 3 * size_of::<u64>();
 
-/// A USDT probe at one place; a probe that the compiler inlined several times is several.
+/// A USDT probe at one location; a probe that the compiler inlined several times is several.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Probe {
     /// Its provider, usually the program or library.
@@ -46,7 +46,7 @@ impl Probe {
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum UsdtError {
-    /// The section is not at the stated place.
+    /// The section is not at the stated location.
     #[error(transparent)]
     Elf(#[from] ElfError),
     /// A note ends in its middle or has no readable names.

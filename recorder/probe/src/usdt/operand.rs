@@ -1,4 +1,4 @@
-//! The places of a USDT probe's arguments: translates assembler operands to the kernel's syntax.
+//! The locations of a USDT probe's arguments: translates assembler operands to the kernel's syntax.
 //!
 //! ```text
 //! arguments = [N@OPERAND ...]      N bytes, negative for signed, with an f for floating point
@@ -116,7 +116,7 @@ fn aarch64(text: &str) -> Option<Place> {
     Some((Fetch::Register(register.kernel).deref(offset), None))
 }
 
-/// `counter`, `counter+4`, `4+counter`: the variable's place plus this many bytes.
+/// `counter`, `counter+4`, `4+counter`: the variable's location plus this many bytes.
 fn symbol_and_offset(text: &str, symbol: &dyn Fn(&str) -> Option<Fetch>) -> Option<Fetch> {
     let sign = text.char_indices().skip(1).find(|(_, c)| matches!(c, '+' | '-'));
     let (name, offset) = match sign {

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use fxt_reader::Nanos;
 use fxt_reader::record::{Args, Event, EventKind};
-use fxtrec_sched::{SwitchArgs, Threads, WakeupSaid, cpu_of};
+use fxtrec_sched::{SwitchArgs, Threads, WakeupFacts, cpu_of};
 
 use super::cpu::CpuState;
 use super::records::number;
@@ -22,7 +22,7 @@ const MOST_CPUS: usize = 1 << 16;
 
 /// The additional data of a wake-up: the waker, as threads store it, and whether a quota holds the woken thread back.
 pub(super) fn about_wakeup(args: Args<'_>) -> (u64, bool) {
-    let WakeupSaid { waker, interrupt, throttled, .. } = WakeupSaid::of(args);
+    let WakeupFacts { waker, interrupt, throttled, .. } = WakeupFacts::of(args);
     let named = waker.filter(|koid| koid.0 != BY_INTERRUPT).map_or(0, |koid| koid.0);
     (if interrupt { BY_INTERRUPT } else { named }, throttled)
 }
@@ -48,7 +48,7 @@ pub(super) fn note_slice(
     whole: bool,
     now: u64,
 ) {
-    if !said.tells_of_slice() {
+    if !said.has_slice_facts() {
         return;
     }
     for (metric, nanos) in [(Metric::Steal, said.steal), (Metric::Irq, said.irq)] {

@@ -169,7 +169,7 @@ impl CpuState {
 struct Balance {
     burden: Burden,
     violated: bool,
-    /// Since when `violated` has its value.
+    /// When `violated` got its value.
     since: u64,
     /// How long it was violated before that, in nanoseconds.
     unconserved: u64,

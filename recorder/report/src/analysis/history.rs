@@ -110,7 +110,7 @@ impl Segment {
 
     /// Empties it, but keeps its allocated memory.
     #[inline]
-    pub(super) fn begin_anew(&mut self, begin: u64) {
+    pub(super) fn reset(&mut self, begin: u64) {
         (self.begin, self.end, self.idle, self.unknown) = (begin, begin, 0, 0);
         self.threads.clear();
     }
@@ -284,7 +284,7 @@ impl History {
         left.inspect(|left| self.work_left.set(*left)).is_some()
     }
 
-    /// Adds the tenants of the CPU from the end of the sum until `end`, as far as the remaining work permits.
+    /// Adds the tenants of the CPU from the end of the sum until `end`, within the remaining budget of work.
     pub(super) fn add_until(&self, end: u64, sum: &mut Segment) {
         let begin = sum.end;
         let since = self.segments.partition_point(|segment| segment.end <= begin);

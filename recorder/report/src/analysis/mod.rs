@@ -137,7 +137,7 @@ pub fn analyse(reader: Reader<'_>, options: Options) -> Result<Report, Error> {
     }
 }
 
-/// The same, using only this thread, for callers that use the other CPUs themselves.
+/// Like [`analyse`], but uses only this thread, for callers that use the other CPUs themselves.
 ///
 /// # Errors
 ///
@@ -146,7 +146,7 @@ pub fn analyse_alone(reader: Reader<'_>, options: Options) -> Result<Report, Err
     analyse_from(reader, options, u64::MAX)
 }
 
-/// The same, with two threads from the first record that begins at `offset` or later.
+/// Like [`analyse`], with two threads from the first record that begins at `offset` or later.
 pub(crate) fn analyse_from(
     mut reader: Reader<'_>,
     options: Options,

@@ -32,7 +32,7 @@ pub trait Observer {
     #[inline]
     fn vacated(&mut self, _: &Vacated) {}
 
-    /// A CPU had one occupant for some time, as far as that counts in the figures.
+    /// A CPU had one occupant for some time that counts in the figures.
     #[inline(always)]
     fn ran(&mut self, _: &Ran<'_>) {}
 
@@ -187,7 +187,7 @@ pub struct SwitchedOut<'a> {
     pub irq: u64,
 }
 
-/// The names of threads, as far as the trace has named them.
+/// The names of threads that the trace has named so far.
 #[derive(Clone, Copy, Debug)]
 pub struct Names<'a>(pub(super) &'a Roster);
 

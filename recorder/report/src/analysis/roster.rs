@@ -4,7 +4,7 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 
 use fxt_reader::{Cpu, Koid};
-use fxtrec_blame::threads::{CommandThreads, EarlierNames, Known, ToldRoom};
+use fxtrec_blame::threads::{CommandThreads, EarlierNames, Known, NameBudget};
 use fxtrec_sched::{Machine, Thread, Threads};
 use rustc_hash::{FxHashMap, FxHashSet};
 
@@ -100,7 +100,7 @@ pub(super) struct Roster {
     processes: FxHashMap<u64, Process>,
     texts: FxHashSet<Arc<str>>,
     /// Room for names that programs register.
-    pub(super) told: ToldRoom,
+    pub(super) told: NameBudget,
     ended: Vec<ThreadReport>,
     groups: Groups,
     /// Processes with a thread that was woken: in a trace of narrow scope, these are in scope.
@@ -300,7 +300,7 @@ impl Roster {
         (Some(&named.comm), named.process.map(|process| self.tid(process)))
     }
 
-    /// Notes that a thread was woken; in a narrow scope, wake-ups of threads outside the scope are not recorded.
+    /// Remembers that a thread was woken; in a narrow scope, wake-ups of threads outside the scope are not recorded.
     pub(super) fn was_woken(&mut self, koid: u64) {
         let process = self.named.get(&koid).and_then(|named| named.process);
         self.woken.insert(process.unwrap_or(koid));

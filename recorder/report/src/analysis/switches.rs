@@ -171,7 +171,7 @@ impl<O: Observer> Analysis<O> {
         }
     }
 
-    /// The outgoing thread is not the known occupant. Returns how long it had the CPU, as far as that is known.
+    /// The outgoing thread is not the known occupant. Returns how long it had the CPU, if that is known.
     #[cold]
     fn met_unexpectedly(&mut self, left: &Left<Key>, outgoing: Occupant, inferred: bool) -> u64 {
         let CpuInterval { cpu, since, until, begin, .. } = left.tenure;

@@ -60,7 +60,7 @@ impl Way {
 
 impl<O: Observer> Analysis<O> {
     /// Sums up the tenants of the CPUs that a thread waited for, except while a quota held it back.
-    pub(super) fn sum_up_meanwhile(
+    pub(super) fn sum_antagonists(
         &mut self,
         (begin, end): (Nanos, Nanos),
         cpu: Cpu,
@@ -68,7 +68,7 @@ impl<O: Observer> Analysis<O> {
         held: Option<Held<'_>>,
     ) {
         let sum = &mut self.meanwhile;
-        sum.begin_anew(begin.0);
+        sum.reset(begin.0);
         let whole = (end.0 - begin.0).saturating_sub(held.map_or(0, |held| held.nanos));
         let stretches: Vec<Stretch> = match held {
             Some(held) => match self.periods.place(held) {

@@ -87,7 +87,7 @@ impl<O: Observer> Analysis<O> {
         let wait = (span.begin, span.end);
         let held = Held { wait, cpu: queued_on, nanos: throttled, at_begin, by };
         let held = (throttled > 0).then_some(held);
-        self.sum_up_meanwhile(wait, queued_on, way.as_deref(), held);
+        self.sum_antagonists(wait, queued_on, way.as_deref(), held);
         self.meanwhile.shares(koid, NAMED, &mut self.shares);
         let shares = &self.shares;
         let moves = way.map_or_else(Vec::new, |way| way.moves);

@@ -32,7 +32,7 @@ pub struct Effect {
 impl Effect {
     /// Compares two sides, with a bound that is wrong with a probability of at most `alpha`; `None` if one side has no runs.
     pub fn of(base: &[f64], new: &[f64], alpha: f64) -> Option<Effect> {
-        let place = ranks::bounding_place(base.len(), new.len(), alpha);
+        let place = ranks::bounding_rank(base.len(), new.len(), alpha);
         let mut ratios: Vec<Ratio> = Vec::with_capacity(base.len() * new.len());
         for new in new {
             ratios.extend(base.iter().map(|base| ratio(*new, *base)));

@@ -48,7 +48,7 @@ pub struct Run {
     pub name: String,
     /// In the order of the measures.
     pub numbers: Vec<Number>,
-    /// The number of missing events, as far as known.
+    /// The known number of missing events.
     pub lost: u64,
     /// How reliable `lost` is.
     pub doubt: Doubt,

@@ -90,7 +90,7 @@ pub fn least_p(base: usize, new: usize) -> f64 {
 ///
 /// The ratio of the sides is below the k-th smallest pairwise ratio with the probability that U, the number of pairs in which the new run
 /// is smaller, is at most k - 1. The result is the largest k whose probability is at most `alpha / 2`.
-pub fn bounding_place(base: usize, new: usize, alpha: f64) -> Option<usize> {
+pub fn bounding_rank(base: usize, new: usize, alpha: f64) -> Option<usize> {
     let chosen = base.min(new);
     if chosen == 0 {
         return None;
@@ -208,11 +208,11 @@ mod tests {
         for (base, new, place) in
             [(4, 4, 1), (5, 5, 3), (6, 6, 6), (8, 8, 14), (10, 10, 24), (5, 8, 7), (20, 20, 128)]
         {
-            assert_eq!(bounding_place(base, new, 0.05), Some(place), "{base} {new}");
+            assert_eq!(bounding_rank(base, new, 0.05), Some(place), "{base} {new}");
         }
         for (base, new) in [(3, 3), (1, 1), (0, 4), (2, 5)] {
-            assert_eq!(bounding_place(base, new, 0.05), None, "{base} {new}");
+            assert_eq!(bounding_rank(base, new, 0.05), None, "{base} {new}");
         }
-        assert_eq!(bounding_place(39, 1, 0.05), Some(1));
+        assert_eq!(bounding_rank(39, 1, 0.05), Some(1));
     }
 }

@@ -34,9 +34,9 @@ pub struct Shift {
     pub new_mean_ns: Option<f64>,
     /// The contribution of each part to the change; blocked time is divided by the reason of the wait.
     pub parts_ns: BTreeMap<String, f64>,
-    /// The same for blocked time, by the thread that ended it.
+    /// The difference of blocked time, by the thread that ended it.
     pub woken_by_ns: BTreeMap<String, BTreeMap<String, f64>>,
-    /// The same by the thread that held the lock when the wait began, if known.
+    /// The difference of blocked time, by the thread that held the lock when the wait began, if known.
     pub held_by_ns: BTreeMap<String, BTreeMap<String, f64>>,
 }
 
@@ -154,7 +154,7 @@ impl fmt::Display for Shift {
             if let Some((owner, nanos)) = held {
                 write!(f, " (held by {owner} {})", signed(nanos))?;
             } else if let Some((waker, nanos)) = Shift::most(&self.woken_by_ns, part, *change) {
-                write!(f, " (until {waker} woke it {})", signed(nanos))?;
+                write!(f, " (until woken by {waker} {})", signed(nanos))?;
             }
         }
         Ok(())
@@ -218,16 +218,16 @@ mod tests {
         assert_eq!(
             shift.to_string(),
             "span \"request\": mean 3.00 ms, then 6.00 ms, +3.00 ms: blocked (lock) +3.00 ms \
-             (until t201 woke it +3.00 ms)"
+             (until woken by t201 +3.00 ms)"
         );
         assert_eq!(shift.parts_ns.values().sum::<f64>(), 3e6);
         let back = Shift::new("request", &figures(4), &figures(1)).to_string();
-        let expected = "-3.00 ms: blocked (lock) -3.00 ms (until t201 woke it -3.00 ms)";
+        let expected = "-3.00 ms: blocked (lock) -3.00 ms (until woken by t201 -3.00 ms)";
         assert!(back.ends_with(expected), "{back}");
         let same = Shift::new("request", &figures(4), &figures(4)).to_string();
         assert!(same.ends_with("then 6.00 ms, +0 ns"), "{same}");
         let two = Shift::new("request", &figures(1), &figures_by(5, [201, 202])).to_string();
-        assert!(two.ends_with(": blocked (lock) +4.00 ms (until t202 woke it +2.50 ms)"), "{two}");
+        assert!(two.ends_with(": blocked (lock) +4.00 ms (until woken by t202 +2.50 ms)"), "{two}");
         let three = Shift::new("request", &figures_by(1, [201, 202]), &figures_by(5, [201, 202]));
         assert!(
             three.to_string().ends_with(": blocked (lock) +4.00 ms"),

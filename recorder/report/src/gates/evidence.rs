@@ -21,7 +21,7 @@ pub trait Evidence {
         None
     }
 
-    /// Whether the recording is complete, as far as it shows.
+    /// Whether the recording reports no losses.
     fn is_whole(&self) -> bool {
         true
     }

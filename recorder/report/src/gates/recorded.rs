@@ -472,7 +472,7 @@ fn circumstances(wait: &Wait, begin: Nanos) -> String {
         text += &format!("; also throttled{by} for {}", time(wait.throttled));
     }
     if !parts.is_empty() {
-        text += &format!("; meanwhile there: {}", parts.join(", "));
+        text += &format!("; ran instead: {}", parts.join(", "));
     }
     if let Some(waker) = &wait.waker {
         text += &format!("; woken by {}", party(waker));

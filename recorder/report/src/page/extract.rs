@@ -5,7 +5,7 @@
 
 use fxt_reader::record::{Event as TraceEvent, EventKind, WEIGHT_INFO};
 use fxt_reader::{Koid, Nanos, ObjectType, Record};
-use fxtrec_sched::{Held, Met, Occupant, Thread, WakeupSaid};
+use fxtrec_sched::{Held, Met, Occupant, Thread, WakeupFacts};
 
 use super::PageError;
 use super::args::{ArgsIndex, Arguments};
@@ -181,7 +181,7 @@ impl Extract {
     /// When a block cannot be packed.
     pub(super) fn woken(&mut self, woken: &Woken<'_>) -> Result<(), PageError> {
         let thread = self.threads.index(woken.thread);
-        let waker = WakeupSaid::of(woken.args).waker.map(|koid| self.threads.index(koid));
+        let waker = WakeupFacts::of(woken.args).waker.map(|koid| self.threads.index(koid));
         let state = woken.next.filter(|_| !thread.is_idle());
         self.wakeups += 1;
         self.push(woken.time.0, Event::Wake { cpu: woken.cpu.0, thread, waker, state });

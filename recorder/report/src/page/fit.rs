@@ -33,7 +33,7 @@ const STACKS_ENTRY: usize = 1_500;
 /// The highest block number.
 const HIGHEST: usize = 99_999_999;
 
-/// After this many halvings, nothing is left.
+/// Maximum number of halvings; after that many, nothing is left.
 const MOST_ROUNDS: u32 = 80;
 
 /// If the spans of the coarsest level take too much space, spans that are closer than a width are merged. This limits the width, in bins of
@@ -144,7 +144,7 @@ impl Parts<'_> {
         Ok(fitted)
     }
 
-    /// The only chunk of the coarsest level, which is always in the page, and how many neighbouring bins look alike in it.
+    /// The only chunk of the coarsest level, which is always in the page, and how many neighbouring bins have equal content in it.
     fn coarsest(&self, room: Room) -> io::Result<(Chunk, u32)> {
         let share = room.percent(FOR_BINS);
         let (bins, alike) = self.levels.pack_coarsest(|block| cost(block) <= share)?;
@@ -186,7 +186,7 @@ impl Parts<'_> {
         spans.iter().map(cost).collect()
     }
 
-    /// The blocks of arguments, flows and counters, as far as there are any.
+    /// The blocks of arguments, flows and counters, if there are any.
     fn told(&mut self) -> io::Result<[Option<Vec<u8>>; 3]> {
         let begin = self.begin;
         let Extract { arguments, flows, counters, .. } = &mut *self.extract;

@@ -50,7 +50,7 @@ pub(super) enum Event {
 }
 
 impl Event {
-    /// The time since when the event's statement applies; `time` is that of the event.
+    /// The time from which the event's statement applies; `time` is that of the event.
     pub(super) fn since(self, time: u64) -> u64 {
         match self {
             Event::Change { since, .. } | Event::Claim { since, .. } => since,
@@ -63,7 +63,7 @@ impl Event {
     }
 }
 
-/// The time taken from a slice, as far as it was recorded.
+/// The time taken from a slice, if recorded.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Taken {
     /// Time taken by the host, in nanoseconds.
@@ -98,7 +98,7 @@ pub(super) trait Observer {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct CpuLane {
     pub(super) thread: Option<ThreadIndex>,
-    /// Since when; 0 for before the trace.
+    /// When it got the CPU; 0 for before the trace.
     pub(super) since: u64,
     /// Whether the CPU has had any event.
     pub(super) seen: bool,

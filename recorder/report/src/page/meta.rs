@@ -32,7 +32,7 @@ pub(super) struct Blocks {
     pub(super) levels: Vec<Vec<(usize, Option<usize>)>>,
     /// How many finer levels are left out.
     pub(super) levels_left_out: usize,
-    /// How many neighbouring bins look alike in the coarsest level.
+    /// How many neighbouring bins have equal content in the coarsest level.
     pub(super) alike: u32,
 }
 
@@ -172,8 +172,8 @@ impl Contents<'_> {
         self.extract.cpus().map(|cpu| json!([cpu, busy(cpu)])).collect()
     }
 
-    /// For each event that changes the state at a time before its own tile: that tile, the first byte of the event, CPU, thread, since
-    /// when, and since when the thread ran.
+    /// For each event that changes the state at a time before its own tile: that tile, the first byte of the event, CPU, thread, the time
+    /// from which the state applies, and the time from which the thread ran.
     fn late(&self) -> Value {
         let row = |late: &Late| {
             let (head, cpu, thread, ran_since) = match late.event {

@@ -177,8 +177,8 @@ impl Levels {
         packer.finish()
     }
 
-    /// The only chunk of the coarsest level. If it is too large for `fits`, neighbouring bins are merged to look alike: four, sixteen, ...
-    /// of them, up to all. Also returns how many bins look alike.
+    /// The only chunk of the coarsest level. If it is too large for `fits`, neighbouring bins get equal content: four, sixteen, ... of
+    /// them, up to all. Also returns how many bins have equal content.
     ///
     /// # Errors
     ///

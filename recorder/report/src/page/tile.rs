@@ -163,8 +163,8 @@ fn since(age: u64, now: u64) -> Option<u64> {
     if age == 0 { Some(0) } else { now.checked_sub(age - 1) }
 }
 
-/// The state of all lanes at time `now`: for each CPU its occupant and since when; then for each thread with a known state that state, since when, the CPU,
-/// and the waker.
+/// The state of all lanes at time `now`: for each CPU its occupant and when it got the CPU; then for each thread with a known state that
+/// state, when it began, the CPU, and the waker.
 fn snapshot(lanes: &Lanes, now: u64) -> [Column; SNAPSHOT_COLUMNS] {
     let mut columns: [Column; SNAPSHOT_COLUMNS] = Default::default();
     let [on, on_ages, threads, states, ages, cpus, wakers] = &mut columns;

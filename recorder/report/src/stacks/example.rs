@@ -17,7 +17,7 @@ pub fn trace(with_stacks: bool) -> Vec<u8> {
     trace_of(with_stacks, "/lib/x.so", &[])
 }
 
-/// The same with code in `library`, and with a name for `named` addresses that are in no file.
+/// The trace of [`trace`] with code in `library`, and with a name for `named` addresses that are in no file.
 pub fn trace_of(with_stacks: bool, library: &str, named: &[u64]) -> Vec<u8> {
     let mut trace = Writer::new(Vec::new());
     trace.start("test", 1_000_000_000).expect("room");

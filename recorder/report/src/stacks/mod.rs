@@ -26,7 +26,7 @@ use std::time::Duration;
 
 use fxt_reader::{Error, Koid, Reader};
 use fxtrec_sched::backtrace::Kind;
-use fxtrec_sched::{State, WakeupSaid};
+use fxtrec_sched::{State, WakeupFacts};
 use rustc_hash::{FxHashMap, FxHashSet};
 
 use crate::analysis::{Names, Observer, SwitchedOut, Woken, observe};
@@ -149,7 +149,7 @@ impl Observer for Waits {
         if woken.next.is_none() {
             return;
         }
-        let said = WakeupSaid::of(woken.args);
+        let said = WakeupFacts::of(woken.args);
         match (said.interrupt, said.waker) {
             (true, _) => drop(self.wakers.insert(woken.thread, None)),
             (false, Some(waker)) => drop(self.wakers.insert(woken.thread, Some(waker))),
@@ -273,7 +273,7 @@ impl Blocked {
         places
     }
 
-    /// The names of the functions of a stack, as far as they are known.
+    /// The known names of the functions of a stack.
     pub fn functions(&self, stack: &Stack) -> Vec<String> {
         let name = |frame: Frame<'_>| frame.function.map(str::to_owned);
         self.recorded.frames(stack).filter_map(name).collect()

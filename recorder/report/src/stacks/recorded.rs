@@ -244,7 +244,7 @@ impl Recorded {
         })
     }
 
-    /// The files whose code the process of a stack has mapped, as far as the trace shows.
+    /// The files whose code the process of a stack has mapped, according to the trace.
     pub(super) fn files_of(&self, stack: &Stack) -> impl Iterator<Item = &str> {
         let own = (stack.provider, stack.process);
         let modules = self.modules.iter().filter(move |((process, _), _)| *process == own);

@@ -86,7 +86,7 @@ fn the_line_of_a_system_call_is_that_of_the_instruction_that_made_it() {
         asked
     };
     assert_eq!(asked(b"pipe_read"), [0x210, 0x220, 0x230]);
-    // A waker's stack without the kernel's part gives no clue.
+    // A waker's stack without the kernel stack gives no clue.
     assert_eq!(asked(b"el0_svc_x"), [0x20f, 0x21f, 0x230]);
 }
 

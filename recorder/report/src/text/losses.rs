@@ -8,7 +8,7 @@ use fxtrec_units::grid::printable;
 use fxtrec_units::look::Look;
 use fxtrec_units::text::{count, counted, some};
 
-/// Writes how much was lost, why, and which losses are in no gap; nothing if nothing is missing.
+/// Writes how much was lost and why, and the losses outside gaps. Writes nothing if no events are missing.
 ///
 /// # Errors
 /// The errors of `out`.

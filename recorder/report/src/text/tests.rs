@@ -204,7 +204,7 @@ fn a_worst_wait_is_reported_with_its_antagonists_and_its_waker() {
     let lines: Vec<&str> = worst.lines().collect();
     assert_eq!(
         lines[0],
-        "The worst wait: 45.0 us: t101[101] for CPU 0; meanwhile there: t202[202] 45.0 us"
+        "The worst wait: 45.0 us: t101[101] for CPU 0; ran instead: t202[202] 45.0 us"
     );
     assert_eq!(
         lines[2],
@@ -261,7 +261,7 @@ fn the_short_form_has_the_waits_the_worst_of_them_and_the_cpus() {
     assert_eq!(lines[0], "  wakeup     p50 5.00 us, p99 20.0 us, max 20.0 us (2 samples)");
     assert_eq!(
         lines[3],
-        "  worst wait 45.0 us: t101[101] for CPU 0; meanwhile there: t202[202] 45.0 us"
+        "  worst wait 45.0 us: t101[101] for CPU 0; ran instead: t202[202] 45.0 us"
     );
     assert_eq!(lines[4], "  busy       CPU 0 97.1 %");
     assert_eq!(text(|out| write_brief(&Report::default(), out)), "");

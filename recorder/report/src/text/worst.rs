@@ -67,7 +67,7 @@ pub fn worst_of_all(report: &Report) -> Option<(&'static str, String)> {
     let (length, who) = (short(delay.span.length()), party(&delay.thread));
     let there = |wait: &Wait| {
         let ran = antagonists(wait, MOST_NAMED);
-        format!(" for CPU {}; meanwhile there: {ran}", report.cpu_name(wait.queued_on))
+        format!(" for CPU {}; ran instead: {ran}", report.cpu_name(wait.queued_on))
     };
     if delay.span.begin == delay.able {
         let there = wait.map_or_else(String::new, there);
@@ -76,7 +76,7 @@ pub fn worst_of_all(report: &Report) -> Option<(&'static str, String)> {
     let blocked = Span { begin: delay.span.begin, end: delay.able }.length();
     let waited = Span { begin: delay.able, end: delay.span.end }.length();
     let call = in_call(report, delay.call);
-    let until = delay.waker.as_ref().map(|waker| format!(" until {} woke it", party(waker)));
+    let until = delay.waker.as_ref().map(|waker| format!(" until woken by {}", party(waker)));
     let until = until.unwrap_or_default();
     let mut sleeps = report.threads.iter().flat_map(|thread| &thread.sleeps);
     let is_it = |sleep: &&Sleep| {
@@ -141,7 +141,7 @@ pub fn write_worst(
         }
         return Ok(());
     }
-    let title = "The longest run-queue waits, and who had the CPU meanwhile:";
+    let title = "The longest run-queue waits, and what ran instead:";
     writeln!(out, "{}", look.heading(title))?;
     for (number, wait) in waits.into_iter().enumerate() {
         let (length, who) = (short(wait.length()), party(&wait.thread));

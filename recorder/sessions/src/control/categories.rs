@@ -49,7 +49,7 @@ pub const PROBE_PREFIX: &str = "uprobe:";
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum KernelCategory {
     Sched,
-    /// The same for the user's own processes; of others, only that they had a CPU.
+    /// Switches and wake-ups of the user's own processes; of other processes, only that they had a CPU.
     Own,
     /// `sched_waking`, in addition to switches and wake-ups.
     Waking,

@@ -20,7 +20,7 @@ use super::wire::{self, ControllerError, Nothing};
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum ClientError {
-    /// Nothing listens at the socket, or the caller may not connect.
+    /// Nothing listens at the socket, or the caller is not allowed to connect.
     #[error("cannot connect to the fxtrec daemon at {path}: {source}; {}", advice(source))]
     Connect { path: PathBuf, source: io::Error },
     /// The service answered that it does not do this.
@@ -236,7 +236,7 @@ impl Client {
         self.call("TerminateTracing", &Nothing {}, Vec::new())
     }
 
-    /// Has the content of a circular session written to `output`; returns its size in bytes.
+    /// Asks the daemon to write the content of a circular session to `output`; returns its size in bytes.
     ///
     /// # Errors
     /// [`ClientError`].
@@ -244,7 +244,7 @@ impl Client {
         self.write(wire::Snapshot { output: 0, fired: None }, output)
     }
 
-    /// The same for the snapshot of the oldest trigger that fired and was not requested yet.
+    /// Asks the daemon to write the snapshot of the oldest trigger that fired, and was not requested yet, to `output`.
     ///
     /// # Errors
     /// [`ClientError`].

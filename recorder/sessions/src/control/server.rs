@@ -96,7 +96,7 @@ struct Client {
     service: Arc<Service>,
     caller: Caller,
     connection: Connection,
-    /// The same socket, to detect that the other side has closed the connection.
+    /// A duplicate of the socket, to detect that the other side has closed the connection.
     socket: UnixStream,
     /// Whether the current call expects no answer.
     oneway: bool,

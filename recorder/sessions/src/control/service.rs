@@ -101,7 +101,7 @@ pub(super) struct Inner {
 impl Inner {
     fn enter(&mut self, state: SessionState) {
         self.state = state;
-        self.watchers.tell_state(state);
+        self.watchers.publish_state(state);
     }
 
     /// The session, if the caller may control it.

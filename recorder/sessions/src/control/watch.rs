@@ -29,7 +29,7 @@ pub(super) struct Watchers {
 }
 
 impl Watchers {
-    pub(super) fn tell_state(&mut self, state: SessionState) {
+    pub(super) fn publish_state(&mut self, state: SessionState) {
         self.states.retain(|watcher| match watcher.upgrade() {
             Some(mailbox) => {
                 mailbox.put(state);

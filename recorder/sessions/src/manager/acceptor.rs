@@ -21,7 +21,7 @@ const USERS: usize = 1024;
 pub(super) struct Acceptor {
     listener: Listener,
     /// Until when connections are ignored.
-    deaf_until: Option<Instant>,
+    paused_until: Option<Instant>,
     refusals: Refusals,
     /// For each user, how often there was no room for another provider.
     turned_away: BTreeMap<u32, u64>,
@@ -30,28 +30,28 @@ pub(super) struct Acceptor {
 impl Acceptor {
     pub(super) fn new(listener: Listener) -> Acceptor {
         let (refusals, turned_away) = (Refusals::default(), BTreeMap::new());
-        Acceptor { listener, deaf_until: None, refusals, turned_away }
+        Acceptor { listener, paused_until: None, refusals, turned_away }
     }
 
     /// The listener to wait for; `None` while no connection can be accepted.
     pub(super) fn listener(&self) -> Option<&Listener> {
-        self.deaf_until.is_none().then_some(&self.listener)
+        self.paused_until.is_none().then_some(&self.listener)
     }
 
     /// Until when no connections are accepted.
-    pub(super) fn deaf_until(&self) -> Option<Instant> {
-        self.deaf_until
+    pub(super) fn paused_until(&self) -> Option<Instant> {
+        self.paused_until
     }
 
     /// Checks whether connections can be accepted again.
-    pub(super) fn see_to_time(&mut self, now: Instant) {
-        self.deaf_until = self.deaf_until.filter(|until| now < *until);
+    pub(super) fn check_timeouts(&mut self, now: Instant) {
+        self.paused_until = self.paused_until.filter(|until| now < *until);
     }
 
     /// The next waiting connection, if any.
     pub(super) fn next(&mut self) -> Option<(Seqpacket, Peer)> {
         self.listener.accept().unwrap_or_else(|_| {
-            self.deaf_until = Some(Instant::now() + DEAF);
+            self.paused_until = Some(Instant::now() + DEAF);
             None
         })
     }

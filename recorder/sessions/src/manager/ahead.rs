@@ -91,7 +91,7 @@ fn mark(key: &RandomState, record: &[u64]) -> Mark {
     key.hash_one(record) << WORDS_BITS | (record.len() as u64).min(MOST_WORDS)
 }
 
-/// Removes the records in `ahead` from other records, as far as they occur there in this order; returns how many.
+/// Removes the records in `ahead` from other records, while they occur there in this order; returns how many.
 fn leave_out(from: &mut Vec<u64>, ahead: &[Mark], key: &RandomState) -> usize {
     if ahead.is_empty() {
         return 0;

@@ -13,7 +13,7 @@ use super::command::{Command, Started, Stopped, Waiting};
 use super::config::Options;
 use super::follower::LongSpan;
 use super::output::Output;
-use super::provider::{Provider, Said};
+use super::provider::{ConnectionEvent, Provider};
 use super::ready::{self, Ready};
 use super::recording::Phase;
 use super::status::{Alert, ProviderStatus};
@@ -125,7 +125,7 @@ impl Core {
                     self.obey(command);
                 }
             }
-            self.see_to_time();
+            self.check_timeouts();
         }
     }
 
@@ -137,8 +137,8 @@ impl Core {
         let waiting = self.waiting.iter().map(Waiting::deadline);
         let patience = self.options.patience;
         let registering = self.providers.iter().filter_map(|provider| provider.deadline(patience));
-        let looking = self.providers.iter().filter_map(Provider::look_again_at);
-        let others = self.acceptor.deaf_until().into_iter().chain(looking);
+        let looking = self.providers.iter().filter_map(Provider::next_poll);
+        let others = self.acceptor.paused_until().into_iter().chain(looking);
         let first = waiting.chain(registering).chain(others).min()?;
         Some(first.saturating_duration_since(Instant::now()))
     }
@@ -164,10 +164,10 @@ impl Core {
                 return;
             }
             match provider.read_connection(&mut self.buffer, &mut self.output, others) {
-                Said::Nothing => return,
-                Said::Other => {}
-                Said::Registered => self.welcome_one(index),
-                Said::Alert(name) => {
+                ConnectionEvent::Nothing => return,
+                ConnectionEvent::Other => {}
+                ConnectionEvent::Registered => self.start_or_send_idle(index),
+                ConnectionEvent::Alert(name) => {
                     let alert = Alert {
                         name,
                         provider: provider.id(),
@@ -214,15 +214,15 @@ impl Core {
         }
     }
 
-    fn see_to_time(&mut self) {
+    fn check_timeouts(&mut self) {
         let now = Instant::now();
-        self.acceptor.see_to_time(now);
+        self.acceptor.check_timeouts(now);
         let patience = self.options.patience;
         for provider in &mut self.providers {
             if provider.deadline(patience).is_some_and(|deadline| deadline <= now) {
                 provider.time_out();
             }
-            provider.look_again(now);
+            provider.poll_if_due(now);
         }
         self.let_go();
         self.answer(now);

@@ -1,4 +1,4 @@
-//! Decodes providers' events, as far as needed to track which spans begin and end.
+//! Decodes the parts of providers' events that show which spans begin and end.
 //!
 //! A provider's data is not trusted. A record that is too short for its content, or refers to something unregistered, is
 //! not an event here; in the archive it stays unchanged.

@@ -65,7 +65,7 @@ impl LossLog {
         LossLog { begun: now, looked: now, losses: Vec::new() }
     }
 
-    /// Notes the losses found at `now`; `None` for an unknown number.
+    /// Stores the losses found at `now`; `None` for an unknown number.
     pub(super) fn look(&mut self, now: Nanos, found: Option<u64>) {
         // Uncounted losses may be from any time.
         let looked = std::mem::replace(&mut self.looked, now);

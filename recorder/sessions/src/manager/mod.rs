@@ -207,7 +207,7 @@ impl Manager {
         Ok(snapshot)
     }
 
-    /// The same, provider by provider.
+    /// [`Self::snapshot`], provider by provider.
     ///
     /// # Errors
     /// [`ManagerError::Gone`] only.

@@ -24,7 +24,7 @@ const RESERVED_NAME: &str = "fxtrec";
 
 /// The result of reading from a connection.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) enum Said {
+pub(super) enum ConnectionEvent {
     Nothing,
     Registered,
     /// It raised an alert with this name.
@@ -145,16 +145,16 @@ impl Provider {
     }
 
     /// When to read its threads or its spans next, if needed.
-    pub(super) fn look_again_at(&self) -> Option<Instant> {
-        self.recording.as_ref()?.look_again_at()
+    pub(super) fn next_poll(&self) -> Option<Instant> {
+        self.recording.as_ref()?.next_poll()
     }
 
     /// Reads its threads and its spans, if that is due.
-    pub(super) fn look_again(&mut self, now: Instant) {
+    pub(super) fn poll_if_due(&mut self, now: Instant) {
         if let Some(recording) = &mut self.recording
-            && recording.look_again_at().is_some_and(|next| next <= now)
+            && recording.next_poll().is_some_and(|next| next <= now)
         {
-            recording.look_again(now);
+            recording.poll_if_due(now);
         }
     }
 
@@ -188,7 +188,7 @@ impl Provider {
     }
 
     /// Informs it that no session is running: otherwise a program that has just started waits for START.
-    pub(super) fn tell_idle(&mut self, number: wire::Session) {
+    pub(super) fn send_idle(&mut self, number: wire::Session) {
         let told = FromManager::Terminate(number)
             .encode()
             .map_err(Fault::from)
@@ -269,12 +269,12 @@ impl Provider {
         buffer: &mut [u8],
         output: &mut Output,
         others: usize,
-    ) -> Said {
+    ) -> ConnectionEvent {
         let said = match self.connection.receive(buffer) {
-            Ok(Received::Nothing) => return Said::Nothing,
+            Ok(Received::Nothing) => return ConnectionEvent::Nothing,
             Ok(Received::End) => {
                 self.hang_up(output);
-                return Said::Nothing;
+                return ConnectionEvent::Nothing;
             }
             Ok(Received::Message(bytes)) => self.listen(&buffer[..bytes], output, others),
             Err(error) => Err(Fault::while_doing("read from its socket")(error)),
@@ -285,7 +285,7 @@ impl Provider {
             }
             self.blame(&fault);
             self.is_open = false;
-            Said::Nothing
+            ConnectionEvent::Nothing
         })
     }
 
@@ -294,7 +294,7 @@ impl Provider {
         message: &[u8],
         output: &mut Output,
         others: usize,
-    ) -> Result<Said, Fault> {
+    ) -> Result<ConnectionEvent, Fault> {
         match FromProvider::decode(message)? {
             FromProvider::Register { .. } if self.name.is_some() => Err(Fault::RegisteredAgain),
             FromProvider::Register { name, .. } if name == RESERVED_NAME => {
@@ -303,28 +303,28 @@ impl Provider {
             FromProvider::Register { name, categories } => {
                 self.learn(categories, others)?;
                 self.name = Some(name.into());
-                Ok(Said::Registered)
+                Ok(ConnectionEvent::Registered)
             }
             _ if self.name.is_none() => Err(Fault::NotRegistered),
             FromProvider::Categories(categories) => {
                 self.learn(categories, others)?;
-                Ok(Said::Other)
+                Ok(ConnectionEvent::Other)
             }
             FromProvider::Alert(name) => {
                 self.stats.alerts += 1;
-                Ok(Said::Alert(name))
+                Ok(ConnectionEvent::Alert(name))
             }
             FromProvider::Stopped(session) => {
                 // A packet of an earlier session may be late.
                 if self.recording.as_ref().is_some_and(|ours| ours.awaits_stopped(session)) {
                     self.finish(output);
                 }
-                Ok(Said::Other)
+                Ok(ConnectionEvent::Other)
             }
         }
     }
 
-    /// Notes categories, as far as there is room: they are only displayed.
+    /// Stores categories while there is space: they are only displayed.
     fn learn(&mut self, categories: Vec<String>, others: usize) -> Result<(), Fault> {
         for category in categories {
             let bytes = size_of::<String>() * 2 + category.len();

@@ -134,7 +134,7 @@ impl Recording {
     }
 
     /// When to read its threads, or check its spans, next, if needed.
-    pub(super) fn look_again_at(&self) -> Option<Instant> {
+    pub(super) fn next_poll(&self) -> Option<Instant> {
         if !matches!(self.phase, Phase::Starting | Phase::Started) {
             return None;
         }
@@ -143,7 +143,7 @@ impl Recording {
     }
 
     /// Reads its threads and checks its spans, if that is due.
-    pub(super) fn look_again(&mut self, now: Instant) {
+    pub(super) fn poll_if_due(&mut self, now: Instant) {
         if self.inner.as_ref().is_some_and(|inner| inner.next() <= now) {
             self.look_at_threads();
         }

@@ -12,7 +12,7 @@ use fxtrec_kernel::user::Owner;
 /// when a file is created below it.
 ///
 /// # Errors
-/// When another file is there, or it cannot be created.
+/// When the path is another kind of file, or it cannot be created.
 pub fn make_folder(path: &Path, owner: Option<Owner>) -> Result<(), OutFileError> {
     // The root, or a folder identified by its path.
     if path.file_name().is_none() {

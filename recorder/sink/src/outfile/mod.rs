@@ -36,7 +36,7 @@ use nix::sys::stat::SFlag;
 pub use derived::{Derived, Pending, mode_of};
 pub use error::OutFileError;
 pub use folder::make_folder;
-pub use recording::{FromStart, Given, Hold, Recording, Series, Undo, Whereabouts};
+pub use recording::{FromStart, Given, Hold, NameState, Recording, Series, Undo};
 
 use fxtrec_kernel::directory::{Directory, Facts, FileId, Trusted};
 use fxtrec_kernel::file_lock;
@@ -58,7 +58,7 @@ impl Place {
     /// Finds the place of `path`. Files created there will belong to `owner`.
     ///
     /// # Errors
-    /// When its directory is not there or cannot be trusted, or the path names no file.
+    /// When its directory does not exist or cannot be trusted, or the path names no file.
     pub fn find(path: &Path, owner: Option<Owner>) -> Result<Place, OutFileError> {
         let name =
             path.file_name().filter(|_| !path.as_os_str().as_encoded_bytes().ends_with(b"/"));
@@ -187,7 +187,7 @@ pub fn refuse_inputs(output: &Path, inputs: &[&Path]) -> Result<(), OutFileError
     Ok(())
 }
 
-/// The same for `others`, which need not exist yet, because they are written as well.
+/// Checks `others` in the same way: outputs in addition to the main one, which need not exist yet.
 ///
 /// # Errors
 /// [`OutFileError::IsInput`] for an existing file, [`OutFileError::Twice`] for one that will be created.

@@ -60,7 +60,7 @@ pub struct Hold {
 
 /// The state of the name of a recording's file.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Whereabouts {
+pub enum NameState {
     /// The path still refers to this file.
     InPlace,
     /// It no longer has a name.
@@ -99,19 +99,19 @@ impl Hold {
     }
 
     /// Where its name leads at present.
-    pub fn whereabouts(&self) -> Whereabouts {
+    pub fn whereabouts(&self) -> NameState {
         let has_no_name = Facts::of_file(&self.file).is_ok_and(|facts| facts.has_no_name);
         if has_no_name {
-            return Whereabouts::Removed;
+            return NameState::Removed;
         }
-        let Some(place) = &self.place else { return Whereabouts::InPlace };
+        let Some(place) = &self.place else { return NameState::InPlace };
         if place.leads_to(self.id) {
-            return Whereabouts::InPlace;
+            return NameState::InPlace;
         }
         let shown = shown(&self.file);
         // The path is not looked up: it may lead over other users' file systems.
         let deleted = |path: &PathBuf| path.as_os_str().as_encoded_bytes().ends_with(b" (deleted)");
-        Whereabouts::Moved(shown.filter(|path| !deleted(path)))
+        NameState::Moved(shown.filter(|path| !deleted(path)))
     }
 
     /// Gives the file to its final owner.

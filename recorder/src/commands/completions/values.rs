@@ -16,7 +16,7 @@ const ZSH: [(&[&str], &str); 5] = [
 /// The completions that clap generates, with these values added.
 ///
 /// # Errors
-/// When a change in clap leaves no place for them in its script.
+/// If a new version of clap generates a script to which they cannot be added.
 pub(super) fn add(shell: Shell, script: String) -> io::Result<String> {
     match shell {
         // They run before clap's function.

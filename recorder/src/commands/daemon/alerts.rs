@@ -151,7 +151,7 @@ fn value(quantity: &Quantity, figures: &Figures) -> Option<(f64, u64)> {
     Some((value, count))
 }
 
-/// The same for measures without a histogram.
+/// The value and the number of samples of a measure without a histogram.
 fn of_counter(stat: Stat, count: u64, sum: u64) -> Option<(f64, u64)> {
     match stat {
         Stat::Count => Some((count as f64, count)),

@@ -18,7 +18,7 @@ pub(super) fn write_head(out: &mut dyn Write) -> io::Result<()> {
     write_line(&json!({ "version": VERSION }), out)
 }
 
-/// A place at which the file is damaged.
+/// A position at which the file is damaged.
 pub(super) fn write_damage(damage: &str, out: &mut dyn Write) -> io::Result<()> {
     write_line(&json!({ "damage": damage }), out)
 }

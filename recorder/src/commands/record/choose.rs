@@ -127,7 +127,7 @@ mod tests {
     use std::time::Duration;
 
     use super::*;
-    use crate::capture::source::{Causes, SourceError, SourceStats, Take};
+    use crate::capture::source::{Causes, EventSink, SourceError, SourceStats};
     use crate::kernel::stop_token::StopToken;
     use crate::units::{Cpu, Nanos};
 
@@ -154,8 +154,8 @@ mod tests {
         fn begin(&mut self) -> Nanos {
             Nanos(0)
         }
-        fn round(&mut self, _: &mut Take<'_>) {}
-        fn finish(&mut self, _: &mut Take<'_>) {}
+        fn round(&mut self, _: &mut EventSink<'_>) {}
+        fn finish(&mut self, _: &mut EventSink<'_>) {}
         fn take_failure(&mut self) -> Option<io::Error> {
             None
         }

@@ -99,10 +99,11 @@ pub fn run(args: RecordArgs, err: &mut dyn Write) -> Result<u8, RecordError> {
     run_on(&RunningKernel, args, err)
 }
 
-/// The same, but if the source is `bpf`, it gets its events from a simulated kernel, as in the benchmarks of machines with many CPUs.
+/// Records like [`run`], but if the source is `bpf`, it gets its events from a simulated kernel, as in the benchmarks of machines with many
+/// CPUs.
 ///
 /// # Errors
-/// As of [`run`].
+/// See [`run`].
 pub fn run_on(
     kernel: &dyn EventKernel,
     args: RecordArgs,
@@ -256,7 +257,7 @@ fn record(
     let opened = sink::open_series(&output, owner, given(&plan, owner), pieces, room)?;
     let Opened { sink, kept_old, owner_error, undo, hold, is_device } = opened;
     kept.clone_from(&hold);
-    let causes = Causes { quotas: watches.quotas.is_told(), ..source.causes(&silent) };
+    let causes = Causes { quotas: watches.quotas.is_readable(), ..source.causes(&silent) };
     for metric in unrecorded_metrics(&plan.flight.triggers, causes) {
         let text = "never fires: this recording does not have that fact";
         say(

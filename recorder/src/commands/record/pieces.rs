@@ -41,7 +41,7 @@ use crate::commands::plan::flight::piece_path;
 use crate::encode::Closed;
 use crate::flight::files::Removed;
 use crate::sink::drain::{NextPiece, Request, Written, tail_room};
-use crate::sink::outfile::{Given, Hold, Place, Whereabouts};
+use crate::sink::outfile::{Given, Hold, NameState, Place};
 use crate::sink::{self, Compression, Opened, Sink, SinkError, Totals};
 
 /// The files of a recording.
@@ -137,10 +137,9 @@ impl Series {
         if let Err(error) = self.retained.files().trim_beside(last.output_bytes) {
             named.warnings.push(error.to_string());
         }
-        let whereabouts =
-            named.hold.as_ref().map_or(Whereabouts::InPlace, |hold| hold.whereabouts());
+        let whereabouts = named.hold.as_ref().map_or(NameState::InPlace, |hold| hold.whereabouts());
         SeriesOutcome {
-            missing: named.missing + u64::from(whereabouts != Whereabouts::InPlace),
+            missing: named.missing + u64::from(whereabouts != NameState::InPlace),
             whereabouts,
             last: piece_path(self.place.path(), named.number),
             files: named.number - named.first + 1,
@@ -151,7 +150,7 @@ impl Series {
 }
 
 fn is_elsewhere(hold: &Hold) -> bool {
-    hold.whereabouts() != Whereabouts::InPlace
+    hold.whereabouts() != NameState::InPlace
 }
 
 /// The fate of the files of a recording.
@@ -165,7 +164,7 @@ pub(super) struct SeriesOutcome {
     /// How many files other processes removed or moved before they were complete.
     pub(super) missing: u64,
     /// The state of the last file's name.
-    pub(super) whereabouts: Whereabouts,
+    pub(super) whereabouts: NameState,
     /// Problems that did not end the recording.
     pub(super) warnings: Vec<String>,
 }
@@ -349,7 +348,7 @@ impl Pieces {
             if let Stage::Ahead { answered } = &mut self.stage {
                 *answered = !stacks.is_looking_ahead();
                 if !*answered && self.is_nearly_due() {
-                    stacks.cut_look_short();
+                    stacks.stop_looking_ahead();
                 }
             }
         }

@@ -33,7 +33,7 @@ use crate::kernel::stop_token::StopToken;
 use crate::kernel::symbols::KernelSymbols;
 use crate::kernel::trace_memory::TraceMemory;
 use crate::sink::drain::{self, Drained, Request, Written};
-use crate::sink::outfile::{Hold, Place, Whereabouts};
+use crate::sink::outfile::{Hold, NameState, Place};
 use crate::sink::{Sink, SinkError, Totals, Unsaved};
 
 #[derive(Debug)]
@@ -97,7 +97,7 @@ pub(super) struct Finished {
     /// The fate of the files of a recording that was divided.
     pub(super) series: Option<SeriesOutcome>,
     /// The state of the file's name, or of the last file's name if there are several.
-    pub(super) output: Whereabouts,
+    pub(super) output: NameState,
 }
 
 impl Pipeline {
@@ -159,7 +159,7 @@ impl Pipeline {
         let lanes = BatchedLanes::new(engine.clone(), !circular);
         let mut encoder = Encoder::new(lanes, threads, narrow, beginning.recorder);
         if source.narrows() {
-            encoder.let_kernel_narrow();
+            encoder.expect_kernel_filter();
         }
         if plan.only_user.is_some() {
             encoder.take_names_from_switches_only();
@@ -334,7 +334,7 @@ impl Pipeline {
         let series = self.series.map(|series| series.outcome(last));
         let output = match &series {
             Some(series) => series.whereabouts.clone(),
-            None => self.hold.map_or(Whereabouts::InPlace, |hold| hold.whereabouts()),
+            None => self.hold.map_or(NameState::InPlace, |hold| hold.whereabouts()),
         };
         Ok(Finished { captured, totals, result, unsaved, duration, snapshots, series, output })
     }

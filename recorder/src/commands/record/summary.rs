@@ -11,7 +11,7 @@ use crate::flight::files::Removed;
 use crate::kernel::quotas::{QuotaCounts, QuotaGrowth};
 use crate::kernel::steal::StealGrowth;
 use crate::sink::Target;
-use crate::sink::outfile::Whereabouts;
+use crate::sink::outfile::NameState;
 use crate::units::escape;
 use crate::units::look::Look;
 use crate::units::text::{bytes, count, counted, short};
@@ -100,21 +100,21 @@ impl Summary<'_> {
         }
         writeln!(f, "  stacks     {}", count(counts.written))?;
         let odd = [
-            (counts.kernel_unreadable, "without the kernel's part, which could not be walked"),
-            (counts.kernel_too_deep, "cut: the kernel's part is too deep"),
-            (counts.user_unreadable, "without the program's part, which could not be walked"),
-            (counts.user_too_deep, "cut: the program's part is too deep"),
-            (counts.user_cut, "cut: the program's part ends early (--unwind dwarf copies more)"),
+            (counts.kernel_unreadable, "without the kernel stack, which could not be walked"),
+            (counts.kernel_too_deep, "truncated: the kernel stack is too deep"),
+            (counts.user_unreadable, "without the user stack, which could not be walked"),
+            (counts.user_too_deep, "truncated: the user stack is too deep"),
+            (counts.user_cut, "truncated: the user stack ends early (--unwind dwarf copies more)"),
             (
                 counts.user_unproved,
-                "may lack a caller: the program's part was walked by frame pointers alone",
+                "may lack a caller: the user stack was walked by frame pointers alone",
             ),
             (counts.python, "lack Python functions, or have them misplaced"),
             (
                 counts.unknown_pythons,
                 "programs with an unknown version of Python: its functions are not shown",
             ),
-            (counts.user_no_room, "without the program's part: too many different stacks"),
+            (counts.user_no_room, "without the user stack: too many different stacks"),
             (counts.lost, "more lost: a buffer was full, or there was no time for them at the end"),
             (counts.unseen, "switches that the BPF program for stacks did not see"),
             (
@@ -176,11 +176,11 @@ impl Summary<'_> {
 
     fn output_line(&self, f: &mut Formatter<'_>) -> fmt::Result {
         match &self.finished.output {
-            Whereabouts::InPlace => {}
+            NameState::InPlace => {}
             // The last line reports missing data.
-            Whereabouts::Removed => return writeln!(f, "  output     {}", self.loud("removed")),
-            Whereabouts::Moved(None) => return writeln!(f, "  output     {}", self.loud("moved")),
-            Whereabouts::Moved(Some(path)) => {
+            NameState::Removed => return writeln!(f, "  output     {}", self.loud("removed")),
+            NameState::Moved(None) => return writeln!(f, "  output     {}", self.loud("moved")),
+            NameState::Moved(Some(path)) => {
                 return output_lines(f, &escape::line(&path.display().to_string()));
             }
         }
@@ -359,11 +359,11 @@ pub(super) fn missing(
             if removed == 1 { "is" } else { "are" },
             if removed == 1 { "it was" } else { "they were" },
         )),
-        Whereabouts::InPlace => None,
-        Whereabouts::Removed => Some(format!(
+        NameState::InPlace => None,
+        NameState::Removed => Some(format!(
             "the trace is missing: {path} was removed while it was written; record again, and keep the file until fxtrec ends"
         )),
-        Whereabouts::Moved(to) => {
+        NameState::Moved(to) => {
             let now = to.as_ref().map(|to| format!(", to {}", to.display())).unwrap_or_default();
             Some(format!("{path} is no longer the trace: the trace was moved{now}"))
         }

@@ -156,7 +156,7 @@ impl Top {
             rows,
             during,
             missing: self.counts.missing(),
-            tells: (self.counts.tells_steal(), self.counts.tells_throttles()),
+            tells: (self.counts.reports_steal(), self.counts.reports_throttles()),
         })
     }
 

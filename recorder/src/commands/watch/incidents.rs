@@ -46,7 +46,7 @@ impl Incidents {
         Incidents { least_ns, seen_until: None, not_seen_ns: 0 }
     }
 
-    /// How much time between the first and the last recording is in no recording.
+    /// The time between the first and the last recording that no recording covers.
     pub(super) fn not_seen(&self) -> Duration {
         Duration::from_nanos(self.not_seen_ns)
     }

@@ -80,7 +80,7 @@ pub fn run(args: &WatchArgs, out: &mut dyn Write, err: &mut dyn Write) -> Result
     let recorder = History::beside(&output, &options(args, every), &args.command);
     let recorder = recorder.map_err(WatchError::Recorder)?;
     // The recorder and COMMAND have already started with the usual priority.
-    ThreadId::current().be_patient();
+    ThreadId::current().be_background();
     let mut watch = Watch {
         recorder,
         incidents: Incidents::new(args.min.duration()),

@@ -134,7 +134,7 @@ fn run_many(args: &WhyArgs, out: &mut dyn Write) -> Result<(), Error> {
 /// Explains the worst delay in a recording of the whole machine, leaving out this process, which recorded it.
 ///
 /// # Errors
-/// As of [`run`].
+/// See [`run`].
 pub fn worst_of_others(path: &Path, out: &mut dyn Write) -> Result<(), Error> {
     let query = Query { pick: Pick::Incidents(why::MOST_EXPLAINED), ..Query::default() };
     let mut answer = explain(&query, path, read)?;

@@ -30,7 +30,7 @@ fn a_wait_for_a_connection_names_its_ends_and_who_has_the_other_one() {
     let why = connection(201);
     assert!(
         why.sentence.contains(
-            "blocked 30.0 ms in recvfrom on TCP 127.0.0.1:80 (server[102]) until third[201] woke it"
+            "blocked 30.0 ms in recvfrom on TCP 127.0.0.1:80 (server[102]) until woken by third[201]"
         ),
         "{}",
         why.sentence
@@ -42,7 +42,7 @@ fn a_wait_for_a_connection_names_its_ends_and_who_has_the_other_one() {
     let why = connection(102);
     assert!(
         why.sentence
-            .contains("blocked 30.0 ms in recvfrom on TCP 127.0.0.1:80 until server[102] woke it"),
+            .contains("blocked 30.0 ms in recvfrom on TCP 127.0.0.1:80 until woken by server[102]"),
         "{}",
         why.sentence
     );
@@ -74,8 +74,8 @@ fn who_waits_for_a_packet_waits_for_what_its_sender_does_and_then_for_the_packet
     let why = ask(&request(), &Query { metric: Some(Metric::Blocked), ..Query::default() });
     assert_eq!(
         why.sentence,
-        "client[100] made no progress for 50.0 ms: blocked 50.0 ms in recvfrom until server[201] (by a packet) \
-         woke it, which ran for 37.8 ms and sent a packet that was on its way for 12.0 ms."
+        "client[100] made no progress for 50.0 ms: blocked 50.0 ms in recvfrom until woken by server[201] (by a packet), \
+         which ran for 37.8 ms and sent a packet that was on its way for 12.0 ms."
     );
     let expected = [
         (2, "client packet", 100),
@@ -194,7 +194,7 @@ fn of_several_requests_the_one_that_took_nearly_all_of_the_time_is_named() {
         let told = "of it until its 4.0 KiB write to vda was done";
         assert_eq!(why.sentence.contains(told), named, "{}", why.sentence);
         assert!(
-            named || why.sentence.contains("until the end of a write to vda woke it"),
+            named || why.sentence.contains("until woken by the end of a write to vda"),
             "{}",
             why.sentence
         );

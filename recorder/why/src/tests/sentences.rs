@@ -54,7 +54,7 @@ fn an_asynchronous_span_is_followed_from_the_thread_that_ended_it() {
     assert_eq!(
         why.sentence,
         "t102[102] took 50.0 us for 'request', which t101[101] began: ran for 20.0 us and blocked 30.0 us \
-         in futex until t101[101] woke it, which ran for 30.0 us."
+         in futex until woken by t101[101], which ran for 30.0 us."
     );
     assert_eq!(why.begun_on.as_ref().map(|who| who.tid), Some(101));
     assert!(
@@ -71,7 +71,7 @@ fn a_lock_whose_owner_is_preempted() {
     let why = ask(&inversion(), &Query::default());
     assert_eq!(
         why.sentence,
-        "audio[101] was 187 ms late: blocked 187 ms in futex until ui-params[102] woke it, which was preempted for \
+        "audio[101] was 187 ms late: blocked 187 ms in futex until woken by ui-params[102], which was preempted for \
          186 ms by hog-1[201] and hog-2[202]."
     );
     let expected = [
@@ -102,7 +102,7 @@ fn a_recording_without_these_facts_says_what_it_does_not_report() {
     let why = ask(&scene, &Query { metric: Some(Metric::Blocked), ..Query::default() });
     assert_eq!(
         why.sentence,
-        "audio[101] made no progress for 50.0 ms: blocked 50.0 ms; who woke it is unknown."
+        "audio[101] made no progress for 50.0 ms: blocked 50.0 ms; its waker is unknown."
     );
     let missing = why.missing.join(" ");
     assert!(missing.contains("system call") && missing.contains("who woke"), "{missing}");
@@ -167,8 +167,8 @@ fn who_waits_for_a_server_waits_for_whom_that_waits_for_and_not_for_its_timers()
     let why = ask(&server_with_timers(false), &query);
     assert_eq!(
         why.sentence,
-        "client[100] made no progress for 50.0 ms: blocked 50.0 ms in recvfrom until server[201] woke it, which was blocked \
-         48.9 ms in system call 232 until db[301] woke it, which ran for 48.9 ms."
+        "client[100] made no progress for 50.0 ms: blocked 50.0 ms in recvfrom until woken by server[201], which was blocked \
+         48.9 ms in system call 232 until woken by db[301], which ran for 48.9 ms."
     );
     let expected = [
         (1, "server on_cpu", 100),
@@ -218,8 +218,8 @@ fn who_tries_again_to_get_a_lock_waits_for_the_thread_that_released_it_at_last()
     let why = ask(&scene, &within("loop", 1_000, 24_000));
     assert_eq!(
         why.sentence,
-        "loop[100], in 23.0 ms: blocked 5 times in futex, 22.9 ms in all, until export[101] woke it at last, which ran for \
-         12.0 ms and was blocked 11.0 ms uninterruptibly in fsync until the end of a write to vda woke it."
+        "loop[100], in 23.0 ms: blocked 5 times in futex, 22.9 ms in all, until finally woken by export[101], which ran for \
+         12.0 ms and was blocked 11.0 ms uninterruptibly in fsync until woken by the end of a write to vda."
     );
     let own = [("blocked lock futex interrupt", 19_940), ("blocked lock futex export", 2_980)];
     assert_eq!(parts(&why)[..2], expect(&own)[..]);
@@ -257,7 +257,7 @@ fn a_thread_that_waits_for_a_time() {
     let why = ask(&scene, &query);
     assert_eq!(
         why.sentence,
-        "ticker[100] made no progress for 50.0 ms: slept 50.0 ms in clock_nanosleep until an interrupt or a timer woke it."
+        "ticker[100] made no progress for 50.0 ms: slept 50.0 ms in clock_nanosleep until woken by an interrupt or a timer."
     );
     assert!(why.advice[0].contains("look at its timers"), "{:?}", why.advice);
     // Sleeping does not make a thread late: only the wait after the sleep counts.
@@ -301,8 +301,8 @@ fn a_thread_that_waits_for_a_disk() {
     scene.switch(23_000, 0, 100, Leaves::S, 0);
     scene.end(200_000);
     let why = ask(&scene, &Query { metric: Some(Metric::Blocked), ..Query::default() });
-    let expected = "db[100] made no progress for 20.0 ms: blocked 20.0 ms uninterruptibly in fsync until an interrupt or a \
-                    timer woke it.";
+    let expected = "db[100] made no progress for 20.0 ms: blocked 20.0 ms uninterruptibly in fsync until woken by an \
+                    interrupt or a timer.";
     assert_eq!(why.sentence, expected);
     let part = &why.blame[0];
     assert_eq!((part.class, part.uninterruptible), (Some("disk"), Some(true)));
@@ -327,8 +327,8 @@ fn a_pipeline_is_followed_to_the_thread_that_works() {
     let why = ask(&scene, &Query::default());
     assert_eq!(
         why.sentence,
-        "sink[100] was 80.0 ms late: blocked 80.0 ms in read until filter[101] woke it, which was blocked 77.0 ms in read \
-         until source[102] woke it, which ran for 77.0 ms."
+        "sink[100] was 80.0 ms late: blocked 80.0 ms in read until woken by filter[101], which was blocked 77.0 ms in read \
+         until woken by source[102], which ran for 77.0 ms."
     );
     let expected = [
         (1, "filter on_cpu", 1_000),
@@ -338,7 +338,7 @@ fn a_pipeline_is_followed_to_the_thread_that_works() {
         (0, "sink waiting", 10),
     ];
     assert_eq!(chain(&why), links(&expected));
-    assert!(why.advice[0].contains("source[102] was at work"), "{:?}", why.advice);
+    assert!(why.advice[0].contains("source[102] was running"), "{:?}", why.advice);
 }
 
 #[test]
@@ -507,7 +507,7 @@ fn waits_after_wake_ups_name_the_cpu_and_who_had_it() {
     let sentence = |scene: &Scene, query: &Query| ask(scene, query).sentence;
     assert_eq!(
         sentence(&scene, &Query::default()),
-        "app[100] was 30.0 ms late: waited 30.0 ms for CPU 0, which hog[201] had."
+        "app[100] was 30.0 ms late: waited 30.0 ms for CPU 0, where hog[201] ran."
     );
     let mut scene = Scene::of_command(ALL, 100);
     scene.name(100, "app").name(201, "hog").name(202, "other");
@@ -519,7 +519,7 @@ fn waits_after_wake_ups_name_the_cpu_and_who_had_it() {
     scene.end(100_000);
     assert_eq!(
         sentence(&scene, &Query::default()),
-        "app[100] was 30.0 ms late: waited 30.0 ms for a CPU that hog[201] and other[202] had."
+        "app[100] was 30.0 ms late: waited 30.0 ms for a CPU, while hog[201] and other[202] ran."
     );
 }
 
@@ -545,7 +545,7 @@ fn the_holder_and_who_woke_the_thread_are_both_named_where_they_differ() {
     let why = ask(&inversion_of(&futex(Some(201))), &of("audio"));
     assert!(
         why.sentence.contains(
-            "blocked 187 ms on a lock (futex 0x7f001000) held by hog-1[201] until ui-params[102] woke it, which was \
+            "blocked 187 ms on a lock (futex 0x7f001000) held by hog-1[201] until woken by ui-params[102], which was \
              preempted"
         ),
         "{}",
@@ -569,7 +569,7 @@ fn a_lock_of_the_kernel_has_its_kind_its_call_and_who_woke_the_thread_as_its_lik
         let why = ask(&inversion_of(&lock(kind)), &of("audio"));
         let expected = format!(
             "audio[101] was 187 ms late: blocked 187 ms on a kernel lock ({told}) in read until \
-             ui-params[102], probably its owner, woke it, which was preempted for 186 ms by hog-1[201] and hog-2[202]."
+             woken by ui-params[102], probably the lock's owner, which was preempted for 186 ms by hog-1[201] and hog-2[202]."
         );
         assert_eq!(why.sentence, expected);
         let wait = why.waits.iter().find(|wait| wait.thread.tid == 101).expect("the wait");
@@ -592,7 +592,7 @@ fn a_futex_without_owner_has_an_unknown_one_and_the_thread_that_woke_is_named() 
     let why = ask(&inversion_of(&futex(None)), &of("audio"));
     assert!(
         why.sentence.contains(
-            "blocked 187 ms in futex (0x7f001000, unknown owner) until ui-params[102] woke it, which was preempted"
+            "blocked 187 ms in futex (0x7f001000, unknown owner) until woken by ui-params[102], which was preempted"
         ),
         "{}",
         why.sentence
@@ -665,7 +665,7 @@ fn that_a_waker_ended_then_is_reported_where_it_may_be_what_was_waited_for() {
     let why = ask(&scene, &of("boss"));
     assert_eq!(
         why.sentence,
-        "boss[101] was 57.0 ms late: blocked 57.0 ms in futex until worker[102] woke it, which ran for 57.0 ms."
+        "boss[101] was 57.0 ms late: blocked 57.0 ms in futex until woken by worker[102], which ran for 57.0 ms."
     );
     assert!(why.waits[0].waker_ended);
     // A frame that continues with something else has none.
@@ -748,8 +748,8 @@ fn of_a_wait_in_a_narrow_scope_it_says_which_threads_had_the_cpu_and_what_it_doe
     scene.switch(13_000, 0, 101, Leaves::S, 0);
     scene.end(14_000);
     let why = ask(&scene, &within("t101", 1_000, 13_000));
-    let clause = "waited 10.0 ms for CPU 0: t201[201] had it for 1.00 ms, and others, outside the scope of the \
-                   recording, had it for 9.00 ms";
+    let clause = "waited 10.0 ms for CPU 0: t201[201] ran on it for 1.00 ms, and threads outside the scope of the \
+                   recording for 9.00 ms";
     assert!(why.sentence.contains(clause), "{}", why.sentence);
     let advice = "the recording does not have every thread that had it: record the whole machine";
     assert!(why.advice[0].contains(advice), "{:?}", why.advice);

@@ -59,7 +59,7 @@ fn the_request_that_takes_unusually_long_is_explained_and_not_the_longest_wait()
     assert_eq!(
         why.sentence,
         "client[101] took 50.0 ms from one idle wait in clock_nanosleep to the next, 49.8 ms more than the median of 39: \
-         blocked 50.0 ms in read until server[102] woke it, which ran for 49.9 ms."
+         blocked 50.0 ms in read until woken by server[102], which ran for 49.9 ms."
     );
     assert_eq!((why.subject, why.units, why.median_ns), ("unit", Some(39), Some(200_000)));
     assert_eq!(why.idle_in.as_deref(), Some("clock_nanosleep"));
@@ -114,7 +114,7 @@ fn a_script_is_explained_by_its_critical_path_and_not_by_a_wait_in_a_pipeline() 
         let scene = pipeline(rest, None);
         let why = ask(&scene, &Query::default());
         assert_eq!(why.subject, "critical_path", "{}", why.sentence);
-        assert!(why.sentence.contains("sort[202] at work"), "{}", why.sentence);
+        assert!(why.sentence.contains("sort[202] running"), "{}", why.sentence);
         let answer = super::try_ask(&scene, &Query::default()).expect("an answer");
         assert_eq!(answer.part_of, None, "it is about all of the script");
         // Its incidents are still listed.
@@ -284,7 +284,7 @@ fn after_a_delay_by_the_recorder_the_next_one_of_the_thread_is_chosen() {
     let why = ask(&delayed(8_000), &Query::default());
     assert_eq!(why.is_unusual, Some(true), "{}", why.sentence);
     assert!(
-        why.sentence.contains("waited 8.00 ms for CPU 0, which t301[301] had"),
+        why.sentence.contains("waited 8.00 ms for CPU 0, where t301[301] ran"),
         "{}",
         why.sentence
     );
@@ -352,7 +352,7 @@ fn the_wait_that_takes_unusually_long_is_explained_where_a_thread_has_no_idle_wa
     assert_eq!(
         why.sentence,
         "client[100] waited 30.0 ms in read, 29.8 ms more than the median of 55 such waits: blocked 30.0 ms in read until \
-         server[101] woke it, which ran for 30.0 ms."
+         woken by server[101], which ran for 30.0 ms."
     );
 }
 
@@ -386,7 +386,7 @@ fn of_a_build_the_critical_path_is_reported() {
         assert_eq!(why.subject, "critical_path");
         assert_eq!(
             why.sentence,
-            "make[100] took 93.0 ms from its start to its end: 64.5 % gen-tables[203] at work, 32.2 % cc1 (2 threads) at work \
+            "make[100] took 93.0 ms from its start to its end: 64.5 % gen-tables[203] running, 32.2 % cc1 (2 threads) running \
              and 3.2 % others."
         );
     }
@@ -501,8 +501,7 @@ fn a_lock_that_is_tried_again_and_again_is_one_delay_with_the_thread_that_ran_me
     let why = ask(&scene, &Query::default());
     assert_eq!((why.subject, why.thread.tid, why.units), ("unit", 100, Some(26)));
     assert_eq!(why.from_ns, (begun - 10) * 1000);
-    let told =
-        ": blocked 100 times in futex, 500 ms in all, each until an interrupt or a timer woke it";
+    let told = ": blocked 100 times in futex, 500 ms in all, each time until woken by an interrupt or a timer";
     assert!(why.sentence.contains(told), "{}", why.sentence);
     assert!(why.sentence.ends_with("; meanwhile export[101] ran for 501 ms."), "{}", why.sentence);
 }
@@ -542,7 +541,7 @@ fn the_thread_of_the_process_that_ran_before_the_last_try_is_named() {
     };
     let why = ask(&tried_again(batch), &Query::default());
     assert_eq!(why.subject, "unit");
-    let told = "; of its process only batch[101] ran during the last of these, for 800 us.";
+    let told = "; the only other thread of its process that ran during the last of these was batch[101], for 800 us.";
     assert!(why.sentence.ends_with(told), "{}", why.sentence);
     let none = ask(&tried_again(|_, _, _| {}), &Query::default());
     assert!(!none.sentence.contains("batch"), "{}", none.sentence);
@@ -747,7 +746,7 @@ fn the_victim_is_the_thread_that_waits_for_the_one_at_work_also_through_others()
     for is_other in [false, true] {
         let why = ask(&passed_on(is_other, |_| None), &Query::default());
         assert_eq!((why.subject, &*why.thread.comm), ("unit", "client"), "{}", why.sentence);
-        let told = "woke it, which was blocked 50.0 ms in futex until worker";
+        let told = ", which was blocked 50.0 ms in futex until woken by worker";
         assert!(why.sentence.contains(told), "{}", why.sentence);
     }
 }

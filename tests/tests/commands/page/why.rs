@@ -124,7 +124,7 @@ fn the_chain_of_a_blocked_time_is_drawn_and_walked_by_keys() {
     browser.settle();
     let why = browser.state()["why"].clone();
     let parts = &why["parts"];
-    assert_eq!(parts[0]["text"], "blocked or asleep, until ui 102 woke it");
+    assert_eq!(parts[0]["text"], "blocked or asleep, until woken by ui 102");
     assert_eq!((&parts[0]["length"], parts[1].is_null()), (&58_000_000.into(), true));
     let lengths =
         "[...document.querySelectorAll('.blame span')].map((it) => Number(it.style.flexGrow))";

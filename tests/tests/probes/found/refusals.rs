@@ -154,5 +154,5 @@ fn a_glob_that_means_too_much_is_refused_with_its_number() {
     let few = Context { most: 3, ..NO_CONTEXT };
     let all = sites(&format!("{}:*", program.text())).len();
     let text = refusal(&format!("{}:*", program.text()), &few);
-    assert!(text.contains(&format!("it matches {all} places: the maximum is 3")), "{text}");
+    assert!(text.contains(&format!("it matches {all} locations: the maximum is 3")), "{text}");
 }

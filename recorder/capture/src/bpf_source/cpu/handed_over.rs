@@ -123,7 +123,7 @@ fn a_lane_that_holds_more_than_there_is_room_for_is_read_on_and_its_losses_are_e
     let Machine { lanes, decoders, merger, .. } = &mut machine;
     let lost: Vec<u64> = lanes.iter().map(|lane| lane.counts().lost).collect();
     assert_eq!(lost, [10, 10, 10]);
-    lanes.iter_mut().for_each(|lane| lane.tell_rest(merger, decoders));
+    lanes.iter_mut().for_each(|lane| lane.report_remaining_losses(merger, decoders));
     assert_eq!(machine.emitted().len(), 3, "one loss of each CPU");
 }
 
@@ -136,7 +136,7 @@ fn lanes_are_opened_and_closed_and_cpus_come_and_go_between_looks() {
     gone.follow(false);
     readers.read(&mut machine.lanes, &mut machine.merger);
     let Machine { lanes, merger, .. } = &mut machine;
-    lanes.iter_mut().for_each(|lane| lane.tell_offline(merger));
+    lanes.iter_mut().for_each(|lane| lane.report_offline(merger));
     let found = machine.emitted();
     assert_eq!(found.len(), 4 * 10 + 1);
     assert_eq!(found.last(), Some(&(1000 + 9 * 4, 3)), "right behind its last event");

@@ -88,7 +88,7 @@ impl<L: Lanes> Encoder<L> {
         self.departed.forget_before(time);
     }
 
-    /// Notes that a thread is switched out for the last time.
+    /// Remembers that a thread is switched out for the last time.
     pub(super) fn depart(&mut self, time: Nanos, slot: Slot) {
         if !self.departed.kept || slot == IDLE {
             return;

@@ -50,7 +50,7 @@ impl<L: Lanes> Encoder<L> {
 
     /// The thread that became this main thread by executing a program, if that switch-in was not recorded.
     fn former_self(&mut self, main: Slot) -> Option<Occupant> {
-        let slot = self.threads.take_former_self(main)?;
+        let slot = self.threads.take_thread_before_exec(main)?;
         Some(Occupant { slot, koid: self.threads.thread(slot).koid })
     }
 
@@ -116,7 +116,7 @@ impl<L: Lanes> Encoder<L> {
         let current = self.chains.of(cpu).current();
         let before = current.filter(|at| self.threads.thread(at.slot).koid == at.koid);
         let seen = before.is_some_and(|before| self.threads.is_takeover(before.slot, slot));
-        if seen || self.threads.has_former_self(slot) {
+        if seen || self.threads.has_thread_before_exec(slot) {
             return self.has_cpu(time, cpu, slot);
         }
         Ok(())

@@ -8,15 +8,15 @@ use rustc_hash::{FxHashMap, FxHashSet};
 use super::{Encoder, cpu_number};
 use crate::encode::Closed;
 use crate::encode::chain::{Chain, Occupant};
-use crate::encode::moment::{Contender, Label, Moment, Span, Track};
+use crate::encode::moment::{Label, Moment, RunnableThread, Span, Track};
 use crate::encode::probes::interrupts::{Name, PROCESS, thread_of};
 use crate::encode::threads::{Announced, IDLE, Naming};
 use crate::encode::{unrecorded, weight};
 use fxtrec_units::{Cpu, Nanos};
 
 impl<L: Lanes> Encoder<L> {
-    /// The current state of the machine, as far as the trace shows it. Only an encoder with a [`Watch`](crate::flight::watch::Watch)
-    /// knows which threads wait for a CPU.
+    /// The current state of the machine according to the trace. Only an encoder with a [`Watch`](crate::flight::watch::Watch) knows which
+    /// threads wait for a CPU.
     pub fn present(&mut self) -> Moment {
         let mut moment = Moment::default();
         let living = self.living();
@@ -24,7 +24,7 @@ impl<L: Lanes> Encoder<L> {
             if let Some(koid) = chain.shown.filter(|koid| !chain.has_gap() && living.contains(koid))
             {
                 let weight = self.weight_of(koid, &chain);
-                moment.cpus.insert(cpu_number(cpu), Contender { koid, weight });
+                moment.cpus.insert(cpu_number(cpu), RunnableThread { koid, weight });
             }
         }
         let mut processes: FxHashMap<Koid, Koid> = FxHashMap::default();

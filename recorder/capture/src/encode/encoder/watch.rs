@@ -12,7 +12,7 @@ use crate::encode::generations::id_of;
 use crate::encode::strings;
 use crate::encode::threads::{Detail, IDLE, OutgoingState, Slot, Threads};
 use crate::flight::ledger::Length;
-use crate::flight::watch::{Culprit, Fired, Watch};
+use crate::flight::watch::{Fired, TriggeringThread, Watch};
 use fxtrec_gates::Amount;
 use fxtrec_gates::Dimension;
 use fxtrec_gates::Metric;
@@ -85,7 +85,8 @@ impl<L: Lanes> Encoder<L> {
         self.measured(time, incoming, queue)
     }
 
-    /// The same for a switch without facts, in a recording of all threads: hardly any duration meets a trigger.
+    /// Called instead of [`watch_switch`](Self::watch_switch) for a switch without facts, in a recording of all threads: hardly any
+    /// duration meets a trigger.
     #[inline]
     pub(super) fn watch_plain_switch(
         &mut self,
@@ -389,7 +390,7 @@ impl<L: Lanes> Encoder<L> {
         self.fire(Fired { trigger, time, since: None, cpu, thread: None, value, from: None }, slot)
     }
 
-    /// Notes the trigger that fired and its thread, unless it is too soon after the last one or too many have fired.
+    /// Stores the trigger that fired and its thread, unless it is too soon after the last one or too many have fired.
     #[cold]
     fn fire(&mut self, mut fired: Fired, slot: Option<Slot>) -> Result<(), Closed> {
         let Some(watch) = &mut self.watch else { return Ok(()) };
@@ -400,7 +401,7 @@ impl<L: Lanes> Encoder<L> {
             self.name(slot)?;
         }
         let thread = slot.map(|slot| self.threads.thread(slot));
-        fired.thread = thread.map(|thread| Culprit {
+        fired.thread = thread.map(|thread| TriggeringThread {
             koid: thread.koid.0,
             tid: thread.tid,
             comm: thread.comm,

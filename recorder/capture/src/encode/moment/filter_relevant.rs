@@ -149,7 +149,7 @@ impl<'a> Filter<'a> {
         }
     }
 
-    /// Notes a record of the thread; returns whether this is the first record of a thread that waits at the end.
+    /// Stores a record of the thread; returns whether this is the first record of a thread that waits at the end.
     fn see(&mut self, koid: u64) -> bool {
         let seen = self.unseen.remove(&Koid(koid));
         if seen {
@@ -227,7 +227,7 @@ fn is(reference: u64, known: Text<'_>, text: &[u8], rest: &[u8]) -> bool {
 mod tests {
     use super::*;
     use crate::encode::moment::rewind::{rewind, rewind_trace};
-    use crate::encode::moment::{Contender, Label, Span};
+    use crate::encode::moment::{Label, RunnableThread, Span};
     use fxt_reader::Reader;
     use fxt_writer::record::{
         ContextSwitch, Event, EventKind, Magic, Record, ThreadRecord, ThreadState,
@@ -351,7 +351,7 @@ mod tests {
         assert!(begun(&doubtful, &Moment::default()).cpus.is_empty(), "after a loss");
         let mut sound = Vec::new();
         switch.write(&mut sound).expect("memory");
-        let first = Contender { koid: Koid(8), weight: 1024 };
+        let first = RunnableThread { koid: Koid(8), weight: 1024 };
         assert_eq!(begun(&sound, &Moment::default()).cpus[&3], first);
     }
 

@@ -11,8 +11,8 @@
 //!   d is inside   f > g      <-- the end of g            f
 //! ```
 //!
-//! Unknown states are left out: whether a thread waited, if its first record says that it was switched in (the kernel may not have reported
-//! its wake-up), and which thread was on a CPU, if events were lost before that CPU's first switch.
+//! Unknown states are left out: whether a thread waited, if its first record says that it was switched in (the kernel might not have
+//! reported its wake-up), and which thread was on a CPU, if events were lost before that CPU's first switch.
 
 use std::collections::BTreeMap;
 use std::io::Read;
@@ -24,7 +24,7 @@ use fxtrec_sched::{Edge, Machine, Occupant, State, Switch, Thread};
 use rustc_hash::FxHashMap;
 
 use super::filter_relevant::filter_relevant;
-use super::{Contender, Label, Moment, Span, Track};
+use super::{Label, Moment, RunnableThread, Span, Track};
 use crate::encode::weight::NICE_0;
 use fxtrec_units::Nanos;
 
@@ -71,7 +71,7 @@ struct Past {
     /// The threads that had a record.
     seen: FxHashMap<Koid, Thread>,
     /// The first thread to be switched out of each CPU; `None` if unknown.
-    cpus: BTreeMap<u16, Option<Contender>>,
+    cpus: BTreeMap<u16, Option<RunnableThread>>,
     /// How many of each track's open spans began within the trace.
     begun: BTreeMap<Track, usize>,
     /// Spans that ended within the trace and did not begin there, the innermost first.
@@ -118,7 +118,7 @@ impl Past {
             let koid = switch.outgoing;
             let weight = switch.outgoing_weight().unwrap_or(NICE_0);
             let known = !self.doubtful && !inferred;
-            self.cpus.insert(switch.cpu.0, known.then_some(Contender { koid, weight }));
+            self.cpus.insert(switch.cpu.0, known.then_some(RunnableThread { koid, weight }));
         }
     }
 

@@ -83,7 +83,7 @@ pub struct Catalog {
     by_name: FxHashMap<String, Text<'static>>,
     /// The requested system calls, by number.
     syscalls: Vec<Option<Text<'static>>>,
-    /// The same for 32-bit programs, whose system calls have other numbers.
+    /// The requested system calls of 32-bit programs, which have other numbers.
     syscalls_32: Vec<Option<Text<'static>>>,
     /// Whether system calls without a name are requested, too.
     unnamed_syscalls: bool,
@@ -143,7 +143,7 @@ impl Catalog {
         Ok(())
     }
 
-    /// The same for 32-bit programs.
+    /// Marks a system call of 32-bit programs as requested, and names it.
     ///
     /// # Errors
     /// [`TooManyNames`].

@@ -28,7 +28,7 @@ pub struct SpanId(pub u16);
 const RETURN_ADDRESS: u64 =
     if cfg!(any(target_arch = "x86_64", target_arch = "x86")) { 8 } else { 0 };
 
-/// The same for a 32-bit program.
+/// [`RETURN_ADDRESS`] of a 32-bit program.
 const RETURN_ADDRESS_32: u64 =
     if cfg!(any(target_arch = "x86_64", target_arch = "x86")) { 4 } else { 0 };
 
@@ -185,7 +185,7 @@ impl Spans {
         }
     }
 
-    /// The stacks of all threads with open spans, in no order.
+    /// The stacks of all threads with open spans, in no particular order.
     pub fn all(&self) -> impl Iterator<Item = (Koid, &Stack)> {
         self.threads.iter().map(|(koid, stack)| (*koid, stack))
     }

@@ -4,7 +4,7 @@ use fxt_reader::Reader;
 
 use super::{LOST, Scene, comm, renamed, switch, wakeup};
 use crate::encode::moment::rewind::{rewind, rewind_trace};
-use crate::encode::moment::{Contender, Moment};
+use crate::encode::moment::{Moment, RunnableThread};
 use crate::event::Switch;
 use crate::flight::watch::Watch;
 use fxt_writer::Koid;
@@ -16,8 +16,8 @@ fn scene() -> Scene {
     scene
 }
 
-fn contender(koid: u64) -> Contender {
-    Contender { koid: Koid(koid), weight: 1024 }
+fn contender(koid: u64) -> RunnableThread {
+    RunnableThread { koid: Koid(koid), weight: 1024 }
 }
 
 /// Ends the piece, and continues in a new one with the required beginning.

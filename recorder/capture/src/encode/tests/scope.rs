@@ -126,7 +126,7 @@ fn a_thread_that_is_moved_waits_for_its_new_cpu_only() {
 #[test]
 fn a_source_that_reports_the_scope_only_says_which_thread_has_the_cpu() {
     let mut scene = only_five();
-    scene.encoder.let_kernel_narrow();
+    scene.encoder.expect_kernel_filter();
     scene.at(100, 0, switch(5, "S", 10));
     scene.at(110, 0, switch(10, "S", 11));
     scene.told();

@@ -130,7 +130,7 @@ impl Processes {
         self.get_mut(slot).threads += 1;
     }
 
-    /// One of its threads is forgotten. The process is forgotten with its last thread.
+    /// Removes one of its threads, and the process with its last thread.
     pub(super) fn leave(&mut self, slot: ProcessSlot) {
         let process = self.get_mut(slot);
         process.threads = process.threads.saturating_sub(1);

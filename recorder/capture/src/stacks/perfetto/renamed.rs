@@ -1,7 +1,7 @@
 //! Adds names to the frames of blobs that were written without them.
 //!
-//! A frame without a function has a label for its place in the file, created by [`super::label`]. It gets a new function, which is inserted
-//! before it:
+//! A frame without a function has a label for its offset in the file, created by [`super::label`]. It gets a new function, which is
+//! inserted before it:
 //!
 //! ```text
 //!   function 7 "x.so+0x220"   frame 9: function 7, at 0x220 of x.so
@@ -41,7 +41,7 @@ struct Mapping {
 /// The definitions in the packets of a sequence.
 #[derive(Debug, Default)]
 struct Sequence {
-    /// Functions whose name may be a label of a place.
+    /// Functions whose name may be a label for an offset in a file.
     functions: FxHashMap<u64, String>,
     paths: FxHashMap<u64, String>,
     build_ids: FxHashMap<u64, Vec<u8>>,
@@ -57,8 +57,8 @@ pub struct Renamer {
 }
 
 impl Renamer {
-    /// The blob with names, as one or more blobs; `name` finds the name of the function at a place. `None` if nothing changed, or the blob
-    /// is damaged.
+    /// The blob with names, as one or more blobs; `name` finds the name of the function at an offset. `None` if nothing changed, or the
+    /// blob is damaged.
     pub fn rename(
         &mut self,
         payload: &[u8],
@@ -192,7 +192,7 @@ impl Sequence {
     }
 }
 
-/// Whether a name ends like the label of a place in a file.
+/// Whether a name ends like the label for an offset in a file.
 fn is_a_place(name: &[u8]) -> bool {
     let digits = name.iter().rev().take_while(|byte| byte.is_ascii_hexdigit()).count();
     digits > 0 && name[..name.len() - digits].ends_with(b"+0x")

@@ -82,7 +82,7 @@ fn unsigned(rest: &mut impl Iterator<Item = u8>) -> Option<i64> {
     None
 }
 
-/// The same with the sign in the lowest bit.
+/// A number as for [`unsigned`], with the sign in the lowest bit.
 fn signed(rest: &mut impl Iterator<Item = u8>) -> Option<i64> {
     let number = unsigned(rest)?;
     Some(if number & 1 != 0 { -(number >> 1) } else { number >> 1 })

@@ -76,7 +76,7 @@ impl Head {
         Head { task, cpu: Cpu(0), time: Nanos(0), interrupt: Some(false), plain_time: false }
     }
 
-    /// Whether the thread itself caused the event, as far as the text shows.
+    /// Whether the thread itself caused the event, according to the text.
     pub(super) fn is_by_task(&self) -> bool {
         self.interrupt == Some(false) && self.task.tid != Tid::IDLE
     }

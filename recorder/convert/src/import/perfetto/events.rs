@@ -251,7 +251,7 @@ impl Decoder {
         Ok(pid)
     }
 
-    /// The same for a thread.
+    /// Reads the description of a thread: keeps its name, and returns its number.
     pub(super) fn thread(&mut self, message: &[u8]) -> Result<(u32, u32), Failed> {
         let (mut pid, mut tid, mut name, mut fields) = (0, 0, None, Fields(message));
         while let Some((field, value)) = fields.next()? {

@@ -29,7 +29,7 @@ const MOST_FIELD: u32 = 200;
 /// The number of packets at the beginning of a file that are checked.
 const SNIFFED: usize = 16;
 
-/// Whether a file with this beginning is a Perfetto trace: it consists of packets, as far as they are complete.
+/// Whether a file with this beginning is a Perfetto trace: all its complete parts are packets.
 pub(crate) fn is_trace(first: &[u8]) -> bool {
     let mut rest = Fields(first);
     for number in 0..SNIFFED {

@@ -18,7 +18,7 @@ pub(super) struct Built(Message);
 
 impl Built {
     pub(super) fn number(mut self, field: u64, value: u64) -> Built {
-        self.0.told_number(field, value);
+        self.0.explicit_number(field, value);
         self
     }
 

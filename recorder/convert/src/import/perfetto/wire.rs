@@ -66,7 +66,7 @@ impl<'a> Value<'a> {
         }
     }
 
-    /// The same for numbers of 64 bits each.
+    /// Each number of a field of fixed 64-bit numbers.
     pub(super) fn each_fixed(self, mut take: impl FnMut(u64)) {
         match self {
             Value::Bytes(packed) => {

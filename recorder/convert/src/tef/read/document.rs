@@ -101,7 +101,7 @@ impl Importer<'_> {
                 if source.peek()? != Some(b'{') && !source.skip_to_next_object()? {
                     return Ok(false);
                 }
-            } else if source.closes_behind_comma(b']')? {
+            } else if source.closes_after_comma(b']')? {
                 return Ok(true);
             }
         }

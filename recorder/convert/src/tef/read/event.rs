@@ -162,7 +162,7 @@ impl Importer<'_> {
         self.now.get_or_insert(0);
         for json in std::mem::take(&mut self.waiting) {
             let nowhere = Position { line: 1, column: 1 };
-            // They were parsed successfully before.
+            // These events have been parsed once already, so errors cannot occur.
             if let Ok(members) = serde_json::from_str::<Members<'_>>(&json) {
                 self.any_event(&Fields::of(members), &json, nowhere)?;
             }

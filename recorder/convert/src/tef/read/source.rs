@@ -132,11 +132,11 @@ impl<R: Read> Source<R> {
             return Ok(false);
         }
         self.expect(b',', before)?;
-        Ok(!self.closes_behind_comma(close)?)
+        Ok(!self.closes_after_comma(close)?)
     }
 
     /// Consumes a closing bracket after a comma; some writers end every element with a comma.
-    pub(super) fn closes_behind_comma(&mut self, close: u8) -> Result<bool, ConvertError> {
+    pub(super) fn closes_after_comma(&mut self, close: u8) -> Result<bool, ConvertError> {
         let closes = !self.strict && self.take(close)?;
         self.commas += u64::from(closes);
         Ok(closes)

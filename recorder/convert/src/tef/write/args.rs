@@ -117,7 +117,7 @@ impl<'a> Split<'a> {
         self.write_args_as(object, "args", series, first);
     }
 
-    /// The same with another field name.
+    /// [`write_args_behind`](Self::write_args_behind) with another field name.
     pub(super) fn write_args_as(
         &self,
         object: &mut Object<'_>,
@@ -130,7 +130,7 @@ impl<'a> Split<'a> {
         write_types(object, &types);
     }
 
-    /// The same within one more object, as in the `args` of object events.
+    /// [`write_args_behind`](Self::write_args_behind) within one more object, as in the `args` of object events.
     pub(super) fn write_args_inside(
         &self,
         object: &mut Object<'_>,
@@ -160,7 +160,7 @@ impl<'a> Split<'a> {
         members.end();
     }
 
-    /// The same without the argument for a thread's process.
+    /// These arguments without the one for a thread's process.
     pub(super) fn without_process(mut self) -> Self {
         let mut own = List::new();
         let mut found = false;

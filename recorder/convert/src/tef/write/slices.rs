@@ -16,7 +16,7 @@ use fxt_reader::record::{
 };
 use fxt_reader::{Cpu, Koid, Nanos, Record, ThreadState};
 use fxtrec_sched::{
-    Held, Machine, Met, Occupant, Periods, State, Switch, SwitchArgs, Switched, WakeupSaid, cpu_of,
+    Held, Machine, Met, Occupant, Periods, State, Switch, SwitchArgs, Switched, WakeupFacts, cpu_of,
 };
 
 use super::args::Split;
@@ -26,7 +26,7 @@ use super::names::Names;
 use super::states::{self, States};
 use crate::tef::{CPUS_PROCESS, marks};
 
-/// The occupant of each CPU and the state of each thread, and since when.
+/// The occupant of each CPU and the state of each thread, and when each began.
 #[derive(Debug, Default)]
 pub(super) struct Slices {
     machine: Machine<Koid>,
@@ -188,7 +188,7 @@ impl Slices {
         self.begin(record.time);
         if record.koid != Koid(0) {
             let (koid, cpu) = (record.koid, record.cpu);
-            let throttled = WakeupSaid::of(record.args).throttled;
+            let throttled = WakeupFacts::of(record.args).throttled;
             let state = if throttled { State::WokenThrottled } else { State::Woken };
             let woken = self.machine.wake_to(&mut self.states, koid, (cpu, state), record.time);
             self.states.write_change(woken, document, names);

@@ -33,10 +33,10 @@ fn label(state: State) -> Option<(&'static str, &'static str)> {
     })
 }
 
-/// The same for a thread that ran while the host took a part of the virtual CPU's time. It is unknown which part.
+/// The name and colour for a thread that ran while the host took a part of the virtual CPU's time. It is unknown which part.
 const STOLEN: (&str, &str) = ("Running, partly stolen", "bad");
 
-/// The state of each thread, and since when.
+/// The state of each thread, and when it began.
 #[derive(Debug, Default)]
 pub(super) struct States {
     threads: FxHashMap<Koid, Track>,

@@ -145,7 +145,7 @@ pub enum Measure {
     Slice,
     /// From a switch out in a waiting state other than `D` to the wake-up.
     Blocked,
-    /// The same in the state `D`.
+    /// From a switch out in the state `D` to the wake-up.
     BlockedD,
 }
 

@@ -65,8 +65,8 @@ pub struct SchedCounts {
     programs: Vec<Loaded>,
     links: Vec<OwnedFd>,
     wanted: Wanted,
-    tells_steal: bool,
-    tells_throttles: bool,
+    reports_steal: bool,
+    reports_throttles: bool,
     cpus: Mapping,
     /// A map of maps, with another map as its value: after each change of such a map, the kernel waits until every running program has
     /// ended.
@@ -145,15 +145,15 @@ impl SchedCounts {
         let marks = types.has("marks_throttled");
         let throttles = queues && marks && types.has("counts_throttling");
         let ways = vec![(steal, throttles), (steal, false)];
-        let (programs, tells_steal, tells_throttles) =
+        let (programs, reports_steal, reports_throttles) =
             first_loaded(ways, (false, false), load_all)?;
         let counts = SchedCounts {
             sys,
             programs,
             links: Vec::new(),
             wanted,
-            tells_steal,
-            tells_throttles,
+            reports_steal,
+            reports_throttles,
             cpus: values,
             fence,
             fence_inner,
@@ -205,13 +205,13 @@ impl SchedCounts {
     }
 
     /// Whether stolen time is counted.
-    pub fn tells_steal(&self) -> bool {
-        self.tells_steal
+    pub fn reports_steal(&self) -> bool {
+        self.reports_steal
     }
 
     /// Whether the time for which quotas kept threads from running is counted; otherwise it is a part of their waits.
-    pub fn tells_throttles(&self) -> bool {
-        self.tells_throttles
+    pub fn reports_throttles(&self) -> bool {
+        self.reports_throttles
     }
 
     /// Kernel memory used, in bytes.

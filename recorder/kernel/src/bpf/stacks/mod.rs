@@ -80,10 +80,10 @@ const BELL_BYTES: usize = 16 << 10;
 /// Size of the ring for samples: enough for about three thousand of the largest, as when many threads are switched out at the same time.
 const RING_BYTES: usize = 16 << 20;
 
-/// The same if only waits of selected threads are recorded.
+/// Size of the ring if only waits of selected threads are recorded.
 const SMALL_RING_BYTES: usize = 4 << 20;
 
-/// The same if much of each stack is copied: more than two thousand.
+/// Size of the ring if much of each stack is copied: enough for more than two thousand samples.
 const LARGE_RING_BYTES: usize = 64 << 20;
 
 /// How much of a program's stack can be copied, in bytes; a multiple of the minimum. One more block is requested, because the first covers
@@ -141,7 +141,7 @@ const NO_PROGRAM: i64 = i32::MIN as i64;
 pub(super) struct Shared {
     /// Samples for which the ring had no room.
     pub(super) no_room: AtomicU64,
-    /// Notes that were replaced while their thread was still waiting.
+    /// Remembers that were replaced while their thread was still waiting.
     pub(super) given_up: AtomicU64,
 }
 
@@ -156,7 +156,7 @@ pub struct Registers {
     pub link: u64,
 }
 
-/// A user stack, as far as the kernel could read it.
+/// The part of a user stack that the kernel could read.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Walked {
     /// The return addresses found by frame pointers, the innermost first.
@@ -199,7 +199,7 @@ pub struct Wanted {
     pub copy: Option<usize>,
     /// Only waits of selected threads are recorded: see [`BlockedStacks::choose`].
     pub chosen: bool,
-    /// The only user who gets samples, in which the kernel's part is then missing: see `owner.h`.
+    /// The only user who gets samples, in which the kernel stack is then missing: see `owner.h`.
     pub owner: Option<u32>,
 }
 

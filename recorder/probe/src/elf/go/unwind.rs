@@ -68,7 +68,7 @@ pub struct Frames {
     /// The section at this address, in the file's numbering of addresses.
     pub bytes: Vec<u8>,
     pub address: u64,
-    /// Functions that switch stacks: only frame pointers lead on from there, and one caller may be missed.
+    /// Functions that switch stacks: from there, only frame pointers lead to the caller, and one caller may be missed.
     pub(super) switches: Vec<(u64, u64)>,
 }
 

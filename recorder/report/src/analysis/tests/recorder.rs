@@ -34,7 +34,7 @@ fn the_recorders_threads_are_left_out_of_all_figures_but_those_of_cpus() {
     let mut text = Vec::new();
     crate::text::write_brief(&report, &mut text).expect("memory");
     let text = String::from_utf8(text).expect("text");
-    let lines = "  worst wait 20.0 us: t101[101] for CPU 0; meanwhile there: t102[102] 20.0 us
+    let lines = "  worst wait 20.0 us: t101[101] for CPU 0; ran instead: t102[102] 20.0 us
   left out   1 thread of fxtrec: CPU time 30.0 us, longest wait 80.0 us (--include-recorder)
 ";
     assert!(text.contains(lines), "{text}");
@@ -83,7 +83,7 @@ fn a_wait_for_a_child_or_for_the_recorder_is_not_the_worst_delay() {
     let blocked = main.metric(Metric::Blocked);
     assert_eq!((blocked.count(), blocked.max().map(micros)), (1, Some(87_000)), "of the recorder");
     let text = crate::text::worst_of_all(&report).expect("it is told").1;
-    assert_eq!(text, "30.0 ms: sh[401] for CPU 1; meanwhile there: t202[202] 30.0 ms");
+    assert_eq!(text, "30.0 ms: sh[401] for CPU 1; ran instead: t202[202] 30.0 ms");
 }
 
 /// The second recording begins after the first one's COMMAND has run.
@@ -117,7 +117,7 @@ fn a_thread_that_waits_for_a_late_one_is_the_worst_and_the_sentence_says_for_wha
     scene.end(ms(200));
     let report = scene.report();
     let text = crate::text::worst_of_all(&report).expect("it is told");
-    let expected = "34.0 ms: audio[101] was blocked in futex for 29.0 ms until logger[102] woke it, \
-                    then waited 5.00 ms for CPU 0; meanwhile there: logger[102] 5.00 ms";
+    let expected = "34.0 ms: audio[101] was blocked in futex for 29.0 ms until woken by logger[102], \
+                    then waited 5.00 ms for CPU 0; ran instead: logger[102] 5.00 ms";
     assert_eq!(text, ("worst delay", expected.to_owned()));
 }

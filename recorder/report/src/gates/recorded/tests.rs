@@ -101,15 +101,15 @@ fn offenders(gate: &str) -> Vec<String> {
 
 #[test]
 fn the_worst_of_a_wait_is_named_with_those_who_had_the_cpu_and_the_waker() {
-    let expected = "30.0 us  audio (101) for CPU 0, until 0.000050 s; meanwhile there: spin (102) 30.0 us; \
+    let expected = "30.0 us  audio (101) for CPU 0, until 0.000050 s; ran instead: spin (102) 30.0 us; \
                     woken by other (201)";
     assert_eq!(offenders("wakeup.p50 > 1us"), [expected]);
     let expected =
-        "7.00 us  audio (101) for CPU 1, until 0.000077 s; meanwhile there: other (201) 7.00 us";
+        "7.00 us  audio (101) for CPU 1, until 0.000077 s; ran instead: other (201) 7.00 us";
     assert_eq!(offenders("wakeup.max > 1us if cpu = 1"), [expected]);
     assert_eq!(
         offenders("preempt.max > 1us"),
-        ["10.0 us  spin (102) for CPU 0, until 0.000060 s; meanwhile there: audio (101) 10.0 us"]
+        ["10.0 us  spin (102) for CPU 0, until 0.000060 s; ran instead: audio (101) 10.0 us"]
     );
 }
 

@@ -3,7 +3,7 @@
 //! ```text
 //! gate   FAILED  wakeup.max > 20ms if comm ~ "audio*"
 //!                wakeup.max is 23.4 ms, of 1 204 values
-//!                23.4 ms  audio-io (1234) for CPU 1, until 3.204567 s; meanwhile there: spin (1240) 22.1 ms
+//!                23.4 ms  audio-io (1234) for CPU 1, until 3.204567 s; ran instead: spin (1240) 22.1 ms
 //! gate   passed  lost > 0
 //!                lost is 0
 //! ```

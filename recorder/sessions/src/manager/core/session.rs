@@ -60,11 +60,11 @@ impl Core {
     }
 
     /// Starts a provider that has just registered, or informs it that no session is running.
-    pub(super) fn welcome_one(&mut self, index: usize) {
+    pub(super) fn start_or_send_idle(&mut self, index: usize) {
         if !self.start_one(index)
             && let Some(number) = wire::Session::new(self.sessions.max(1))
         {
-            self.providers[index].tell_idle(number);
+            self.providers[index].send_idle(number);
         }
     }
 

@@ -7,7 +7,7 @@ use crate::units::cgroup::Owner;
 
 /// The facts that this kernel reports.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Tells {
+pub(super) struct CountedFacts {
     pub(super) steal: bool,
     pub(super) throttles: bool,
 }
@@ -92,7 +92,7 @@ impl Series<'_> {
 pub(super) fn families(
     ledger: &Ledger,
     missing: Missing,
-    tells: Tells,
+    tells: CountedFacts,
     others: &Others,
 ) -> Vec<Family> {
     let series = ledger.series().map(|(labels, figures)| (labels_of(labels), figures)).collect();

@@ -1,11 +1,11 @@
 //! The counts since the daemon's start, by the labels under which they are exported.
 //!
 //! Cgroups come and go, and each label set costs memory in the scraper. So the number of label sets is limited; the rest is counted under
-//! "other". The set of a removed cgroup is dropped after a while, which frees its place.
+//! "other". The set of a removed cgroup is dropped after a while, which frees its slot.
 //!
-//! The busiest sets, by number of slices, have places. Every two minutes, a set without a place replaces the least busy set if it recently
-//! had more than twice as many slices. Sets of similar activity keep their places, since each change ends one series and begins another.
-//! The counts of the replaced set are added to "other", so totals stay correct.
+//! The busiest sets, by number of slices, have slots. Every two minutes, a set without a slot replaces the least busy set if it recently
+//! had more than twice as many slices. Sets of similar activity keep their slots, since each change ends one series and begins another. The
+//! counts of the replaced set are added to "other", so totals stay correct.
 
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
@@ -25,7 +25,7 @@ pub(super) enum Group {
     Path(String),
     /// Cgroups that had been removed when their figures were read.
     Removed,
-    /// Label sets that found no place.
+    /// Label sets that found no slot.
     Other,
 }
 
@@ -70,7 +70,7 @@ pub(super) struct Ledger {
     groups: Groups,
     most: usize,
     series: BTreeMap<Labels, Series>,
-    /// The recent activity of sets without a place.
+    /// The recent activity of sets without a slot.
     waiting: BTreeMap<Labels, u64>,
     looked: Option<Instant>,
 }
@@ -139,10 +139,10 @@ impl Ledger {
         });
     }
 
-    /// Notes a set without a place; the number of distinct ones is limited.
+    /// Counts a set without a slot; the number of distinct ones is limited.
     fn wait(&mut self, labels: Labels, busy: u64) {
         let is_new = !self.waiting.contains_key(&labels);
-        // Sets without a path of their own always have a place.
+        // Sets without a path of their own always have a slot.
         if matches!(labels.group, Group::Path(_)) && (!is_new || self.waiting.len() < 4 * self.most)
         {
             let sum = self.waiting.entry(labels).or_default();
@@ -150,7 +150,7 @@ impl Ledger {
         }
     }
 
-    /// Gives places of the least busy sets to the busiest ones without a place.
+    /// Gives slots of the least busy sets to the busiest ones without a slot.
     fn rank(&mut self, now: Instant) {
         let mut wait: Vec<(u64, Labels)> = std::mem::take(&mut self.waiting)
             .into_iter()
@@ -167,7 +167,7 @@ impl Ledger {
         placed.sort();
         let mut places = placed.into_iter();
         for (busy, labels) in wait {
-            // Free places are given in order of arrival.
+            // Free slots are given in order of arrival.
             if self.series.len() < self.most {
                 break;
             }
@@ -250,7 +250,7 @@ mod tests {
         assert_eq!(told(&ledger)[1], ("Other".to_owned(), 16), "one that was never seen");
     }
 
-    /// A ledger with `most` places, and the numbers of cgroups with these names.
+    /// A ledger with `most` slots, and the numbers of cgroups with these names.
     fn ledger_of<S: AsRef<std::ffi::OsStr>>(
         most: usize,
         names: &[S],
@@ -307,7 +307,7 @@ mod tests {
         };
         let idle = [(0, 1), (1, 1), (2, 1)];
         assert_eq!(names(round(&idle)), "/g0 /g1 /g2");
-        // Three sets are busy, but the first three already have the places.
+        // Three sets are busy, but the first three already have the slots.
         let all = [(0, 1), (1, 1), (2, 40), (3, 100), (4, 90), (5, 1)];
         round(&all);
         let busiest = names(round(&all));

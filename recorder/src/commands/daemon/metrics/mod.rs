@@ -34,7 +34,7 @@ use crate::commands::http::Request;
 use crate::commands::live::{self, LiveError, groups::Groups};
 use crate::kernel::bpf::counts::{KeyBy, SchedCounts};
 use crate::kernel::stop_token::StopToken;
-use families::Tells;
+use families::CountedFacts;
 use format::Format;
 use peers::Peers;
 use rendered::Rendered;
@@ -222,8 +222,10 @@ impl Server {
         let begun = Instant::now();
         self.empty();
         let missing = self.counts.missing();
-        let tells =
-            Tells { steal: self.counts.tells_steal(), throttles: self.counts.tells_throttles() };
+        let tells = CountedFacts {
+            steal: self.counts.reports_steal(),
+            throttles: self.counts.reports_throttles(),
+        };
         let families = families::families(&self.ledger, missing, tells, &self.others);
         let body = match format {
             Format::Protobuf => protobuf::write(&families),

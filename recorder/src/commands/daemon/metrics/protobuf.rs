@@ -73,7 +73,7 @@ fn of_family(family: &Family) -> Message {
     let mut message = Message::default();
     message.bytes(field::family::NAME, format!("{}{total}", family.name).as_bytes());
     message.bytes(field::family::HELP, family.help.as_bytes());
-    message.told_number(field::family::KIND, kind);
+    message.explicit_number(field::family::KIND, kind);
     for sample in &family.samples {
         let mut metric = Message::default();
         for label in &sample.labels {
@@ -102,23 +102,23 @@ fn of_label((name, value): &Label) -> Message {
 
 fn of_histogram(histogram: &Histogram) -> Message {
     let mut message = Message::default();
-    message.told_number(field::histogram::SAMPLE_COUNT, histogram.count());
+    message.explicit_number(field::histogram::SAMPLE_COUNT, histogram.count());
     message.double(field::histogram::SAMPLE_SUM, histogram.sum as f64 / NANOS);
     for (bound, below) in classic(histogram) {
         let mut bucket = Message::default();
-        bucket.told_number(field::bucket::CUMULATIVE_COUNT, below);
+        bucket.explicit_number(field::bucket::CUMULATIVE_COUNT, below);
         bucket.double(field::bucket::UPPER_BOUND, bound);
         message.bytes(field::histogram::BUCKET, &bucket.0);
     }
-    message.told_number(field::histogram::SCHEMA, zigzag(0));
+    message.explicit_number(field::histogram::SCHEMA, zigzag(0));
     message.double(field::histogram::ZERO_THRESHOLD, 2_f64.powi(FIRST_BOUND));
-    message.told_number(field::histogram::ZERO_COUNT, histogram.buckets[0]);
+    message.explicit_number(field::histogram::ZERO_COUNT, histogram.buckets[0]);
     let mut deltas = Vec::new();
     let mut last = 0;
     for (offset, counts) in spans(&histogram.buckets[1..]) {
         let mut span = Message::default();
-        span.told_number(field::span::OFFSET, zigzag(offset));
-        span.told_number(field::span::LENGTH, counts.len() as u64);
+        span.explicit_number(field::span::OFFSET, zigzag(offset));
+        span.explicit_number(field::span::LENGTH, counts.len() as u64);
         message.bytes(field::histogram::POSITIVE_SPAN, &span.0);
         for &count in counts {
             let count = i64::try_from(count).unwrap_or(i64::MAX);

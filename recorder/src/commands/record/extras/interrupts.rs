@@ -89,7 +89,7 @@ fn field(format: &Format, field: &'static str) -> Result<Field, ExtraError> {
     found.ok_or_else(|| ExtraError::NoField { option: OPTION, event: event(), field })
 }
 
-/// The kernel's names of softirq vectors, from 0 on, as far as the tracepoint's format lists them.
+/// The kernel's names of softirq vectors, from 0 on, that the tracepoint's format lists.
 fn vector_names(format: &Format) -> Vec<String> {
     let arguments = parse_print_fmt(&format.print_fmt).unwrap_or_default();
     let rows = arguments.iter().find_map(|argument| match argument {

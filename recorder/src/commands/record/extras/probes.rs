@@ -7,8 +7,8 @@
 //!
 //! The kernel removes probe events one after another, which takes about a tenth of a second each, and for perf's own on each CPU. So if BPF
 //! may be used and the kernel has links for several uprobes (6.6), a program records all probes whose arguments it can fetch: see
-//! [`crate::kernel::bpf::probes`]. The other probes use as few events as possible: places whose arguments have the same types share an
-//! event, with the number of the place as an additional argument:
+//! [`crate::kernel::bpf::probes`]. The other probes use as few events as possible: locations whose arguments have the same types share an
+//! event, with the number of the location as an additional argument:
 //!
 //! ```text
 //!  p:group/p0 app:0x1139 site=\0:u16 arg1=%di:s32    both are opened, and closed, at once
@@ -43,7 +43,7 @@ use crate::kernel::uprobe::definitions::{Defined, Definitions, Fetch};
 use crate::kernel::uprobe::{Binary, Place, Pmu, Uprobe};
 use crate::probe::{ArgKind, Context, FetchArg, FileVersion, Moment, Site, SiteKind};
 
-/// Adds every place that the specs name. With `bpf`, a program records as many of them as it can.
+/// Adds every location that the specs name. With `bpf`, a program records as many of them as it can.
 ///
 /// # Errors
 /// [`ExtraError`].
@@ -120,8 +120,8 @@ impl Drop for Opening {
     }
 }
 
-/// From this number on, counted per CPU, probes without arguments are defined in tracefs, too: perf's own kind leaves nothing behind, but
-/// takes long to remove.
+/// From this number of probes times CPUs, probes without arguments are defined in tracefs as well: perf's own kind leaves nothing behind,
+/// but takes long to remove.
 const MANY: usize = 8;
 
 /// The number of probes that a site needs.
@@ -138,7 +138,7 @@ enum OwnKind {
     Refused,
 }
 
-/// The argument that identifies the place.
+/// The argument that identifies the location.
 const NUMBER: &str = "fxtrec_site";
 
 /// The name of an argument in tracefs.
@@ -146,8 +146,8 @@ fn nth(index: usize) -> String {
     format!("arg{}", index + 1)
 }
 
-/// The common properties of places that share an event: whether it is on return, whether samples have the stack pointer, and the types of
-/// arguments.
+/// The common properties of locations that share an event: whether it is on return, whether samples have the stack pointer, and the types
+/// of arguments.
 type Likeness = (bool, bool, Vec<String>);
 
 /// State while sites are added.
@@ -157,16 +157,16 @@ struct Places<'a> {
     tracefs: &'a Tracefs,
     files: Files,
     binaries: HashMap<(PathBuf, FileVersion), Binary>,
-    /// Events that more places may share.
+    /// Events that more locations may share.
     shared: HashMap<Likeness, Defined>,
     spans: u16,
     in_scope_only: bool,
-    /// The program for places, if BPF may be used.
+    /// The program for locations, if BPF may be used.
     by_program: Option<ByProgram<'a>>,
     opening: Opening,
 }
 
-/// The places that a program will record.
+/// The locations that a program will record.
 struct ByProgram<'a> {
     bpf: &'a dyn BpfSys,
     /// The number of possible CPUs.
@@ -181,7 +181,7 @@ impl<'a> ByProgram<'a> {
         Ok(ByProgram { bpf, possible, outputs: [None, None], probes: Vec::new() })
     }
 
-    /// Adds a place; `None` if a program cannot fetch its arguments.
+    /// Adds a location; `None` if a program cannot fetch its arguments.
     fn add(
         &mut self,
         catalog: &mut Catalog,
@@ -332,7 +332,7 @@ impl<'a> Places<'a> {
         Ok(binary)
     }
 
-    /// Defines an event whose arguments the kernel fetches at a place.
+    /// Defines an event whose arguments the kernel fetches at a location.
     fn define(
         &mut self,
         extras: &mut Extras,

@@ -1,4 +1,4 @@
-//! Since when the engine may hold events.
+//! The time from which the engine may hold events.
 
 use crate::units::Nanos;
 
@@ -11,8 +11,8 @@ pub(super) struct Held {
 }
 
 impl Held {
-    /// Notes that the engine has switched buffers `wrapped` times, and that everything written to it since the last call
-    /// happened at `before` or later.
+    /// Remembers that the engine has switched buffers `wrapped` times, and that everything written to it since the last call happened at
+    /// `before` or later.
     pub(super) fn follow(&mut self, wrapped: u32, before: Nanos) {
         match wrapped.wrapping_sub(self.wrapped) {
             0 => return,

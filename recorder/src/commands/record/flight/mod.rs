@@ -106,7 +106,7 @@ impl Flight {
         self.hand_out_first(&records);
     }
 
-    /// At the end of the recording, passes on all windows as far as they are recorded.
+    /// At the end of the recording, passes on the recorded parts of all windows.
     pub(super) fn conclude(&mut self, round: Round<'_>) {
         self.gather(round.encoder);
         if self.pending.is_empty() {

@@ -27,7 +27,7 @@ use crate::kernel::directory::FileId;
 use crate::kernel::notify::Notice;
 use crate::manager::Section;
 use crate::sink::drain::LeftOut;
-use crate::sink::outfile::{Given, Place, Whereabouts};
+use crate::sink::outfile::{Given, NameState, Place};
 use crate::sink::{self, Compression, Opened, Sink, SinkError, Totals};
 use crate::units::Nanos;
 use crate::units::text::{bytes, short};
@@ -250,7 +250,7 @@ impl Snapshots {
         let begun = rewind(&head, &[buffers], now)?;
         let (begin, moment) = begun.unwrap_or_else(|| (ending.ended, now.clone()));
         let since = shot.cause.as_ref().and_then(|cause| cause.fired.since);
-        // The whole window is in the file, as far as memory reaches back.
+        // The file has the part of the window that memory still holds.
         let least = since.map_or(0, |since| shot.at.0.saturating_sub(since.0) + LEAD.0);
         let before = self.window.before.map(|before| before.max(Nanos(least)));
         let from = before.map_or(begin, |before| Nanos(shot.at.0.saturating_sub(before.0)));
@@ -273,7 +273,7 @@ impl Snapshots {
         // If the user gave no name, the file must be new.
         let hold = hold.ok_or(SinkError::AlreadyFailed)?;
         let written = |sink: &mut dyn Sink, reach| match (sink.finish()?, hold.whereabouts()) {
-            (totals, Whereabouts::InPlace) => Ok((hold.id(), totals, reach)),
+            (totals, NameState::InPlace) => Ok((hold.id(), totals, reach)),
             _ => Err(SnapshotError::Elsewhere(path.to_owned())),
         };
         let Some(before) = before else {

@@ -117,7 +117,7 @@ impl<L: Lanes> Encoder<L> {
         })
     }
 
-    /// Notes that the thread is on the CPU, except for tracepoints, and returns whether the event is to be written.
+    /// Remembers that the thread is on the CPU, except for tracepoints, and returns whether the event is to be written.
     fn is_wanted(&mut self, hit: &Hit<'_>, extra: ExtraIndex) -> Result<bool, Closed> {
         let Hit { time, cpu, slot, entry, .. } = *hit;
         if entry.class != Class::Tracepoint {

@@ -164,7 +164,7 @@
         add("stolen", "stolen", "on the CPU, but the host had taken it", stolen);
         add("interrupts", "moved", "on the CPU, in interrupts", interrupts);
       } else if (step.tenants) {
-        for (const { who, length } of step.tenants) add(`waiting ${who}`, "waiting", `waiting for a CPU ${hadBy(who)}`, length);
+        for (const { who, length } of step.tenants) add(`waiting ${who}`, "waiting", `waiting for a CPU ${ranBy(who)}`, length);
       } else if (isThrottled(step.state)) {
         add("throttled", "throttled", "throttled: its cgroup's quota was used up", length);
       } else if (step.state === STATE.UNKNOWN && step.reason === ABSENT) {
@@ -178,7 +178,7 @@
     return [...sums.values()].sort((a, b) => b.length - a.length);
   }
 
-  const hadBy = (who) => (who < 0 ? "(occupied by an unknown thread)" : who === 0 ? "that was idle" : `that ${fx.select.threadName(who)} had`);
+  const ranBy = (who) => (who < 0 ? "(occupied by an unknown thread)" : who === 0 ? "that was idle" : `while ${fx.select.threadName(who)} ran`);
 
   function doing({ state }) {
     if (isBlocked(state)) return state === STATE.DISK ? "blocked, uninterruptibly" : "blocked or asleep";
@@ -188,7 +188,7 @@
   function ending({ ended, waker }) {
     if (ended === null) return "beyond the end";
     if (ended === "absent") return `how it ended is ${ABSENT}`;
-    return waker > 0 ? `until ${fx.select.threadName(waker)} woke it` : "until an interrupt, a timer or an unknown waker woke it";
+    return waker > 0 ? `until woken by ${fx.select.threadName(waker)}` : "until woken by an interrupt, a timer or an unknown waker";
   }
 
   // A line of text about a link.
