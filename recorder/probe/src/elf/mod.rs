@@ -49,7 +49,7 @@ pub use select::{Selection, select};
 /// A larger symbol or string table, in bytes, is considered invalid.
 const LARGEST_TABLE: u64 = 1 << 31;
 
-/// Loaded files have some tens of sections and segments.
+/// Loaded files have a few dozen sections and segments.
 const MOST_HEADERS: u64 = 1 << 16;
 
 /// A processor whose calling convention fxtrec knows.
