@@ -37,7 +37,7 @@ pub(super) use debug::hex;
 pub use debug::{debug_file_of, separate_debug_file, separate_debug_file_by};
 pub use dynamic::Dynamic;
 pub use error::ElfError;
-pub use frames::{Dear, usable as usable_frames};
+pub use frames::{CostlyRange, usable as usable_frames};
 pub use functions::{Function, Functions};
 pub use go::{Frames as GoFrames, go_frames};
 pub use lines::{Line, Lines};
