@@ -16,7 +16,7 @@ use serde::{Deserialize, Serialize};
 use crate::capture::stacks::{READER_PROCESS, run_reader_process};
 use crate::convert::symbolize;
 use crate::kernel::regular::Regular;
-use crate::kernel::worker::{Patience, Worker, Workers, serve_as};
+use crate::kernel::worker::{AnswerTimeout, Worker, Workers, serve_as};
 use crate::probe::spec::{Binary, Spec};
 use crate::probe::{self, Context, FileVersion, ListedFunction, Listing, Site};
 use crate::report::stacks::Line;
@@ -28,7 +28,8 @@ const NAMES: &str = "names";
 const QUESTIONS: &str = "questions";
 
 /// How long to wait for a file.
-const PATIENCE: Patience = Patience { idle: Duration::from_secs(5), most: Duration::from_secs(60) };
+const PATIENCE: AnswerTimeout =
+    AnswerTimeout { idle: Duration::from_secs(5), most: Duration::from_secs(60) };
 
 /// The total time that files which do not respond may cost.
 const MOST_LOST: Duration = Duration::from_secs(90);

@@ -19,7 +19,7 @@ use super::{Item, Reader, State};
 use crate::error::Error;
 use crate::oddities::Oddities;
 use crate::raw::RawRecord;
-use crate::record::{ArgPlace, Args, ContextSwitch, PlainArgs, Record, Wakeup, cpu};
+use crate::record::{ArgPosition, Args, ContextSwitch, PlainArgs, Record, Wakeup, cpu};
 use crate::tables::Tables;
 use crate::types::{ByteOrder, Koid, ProviderId, ThreadState};
 
@@ -204,9 +204,9 @@ impl<'a> Run<'a> {
         let (bytes, args) = self.split(WORDS, FIXED_WORDS)?;
         let (plain, tables) = (&mut self.plain, self.tables);
         let with_state = WORDS > SWITCH_WORDS;
-        let sound = plain.is_int32(ArgPlace::SwitchFirst, word(args, 0)?, tables)
-            && plain.is_int32(ArgPlace::SwitchSecond, word(args, 1)?, tables)
-            && (!with_state || plain.is_string(ArgPlace::SwitchState, word(args, 2)?, tables));
+        let sound = plain.is_int32(ArgPosition::SwitchFirst, word(args, 0)?, tables)
+            && plain.is_int32(ArgPosition::SwitchSecond, word(args, 1)?, tables)
+            && (!with_state || plain.is_string(ArgPosition::SwitchState, word(args, 2)?, tables));
         if !sound {
             return None;
         }
@@ -232,8 +232,8 @@ impl<'a> Run<'a> {
         let (bytes, args) = self.split(WORDS, FIXED_WORDS)?;
         let (plain, tables) = (&mut self.plain, self.tables);
         let with_waker = WORDS > WAKEUP_WORDS;
-        let sound = plain.is_int32(ArgPlace::WakeupWeight, word(args, 0)?, tables)
-            && (!with_waker || plain.is_koid(ArgPlace::WakeupWaker, word(args, 1)?, tables));
+        let sound = plain.is_int32(ArgPosition::WakeupWeight, word(args, 0)?, tables)
+            && (!with_waker || plain.is_koid(ArgPosition::WakeupWaker, word(args, 1)?, tables));
         if !sound {
             return None;
         }

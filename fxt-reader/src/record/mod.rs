@@ -30,7 +30,7 @@ pub use fxt_format::{BlobType, ProviderEventKind};
 pub use kind::{Kind, UnknownKind};
 pub use message::Log;
 pub use object::{KernelObject, UserspaceObject};
-pub(crate) use plain::{ArgPlace, PlainArgs};
+pub(crate) use plain::{ArgPosition, PlainArgs};
 pub use profiler::{Backtrace, Frames, Mapping, Module};
 pub use provider::{ProviderEvent, ProviderInfo, ProviderSection};
 pub(crate) use schedule::cpu;

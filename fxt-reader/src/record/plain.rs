@@ -9,7 +9,7 @@ use crate::tables::Tables;
 
 /// A position in a scheduling record where an argument is expected.
 #[derive(Clone, Copy, Debug)]
-pub(crate) enum ArgPlace {
+pub(crate) enum ArgPosition {
     SwitchFirst,
     SwitchSecond,
     SwitchState,
@@ -37,7 +37,7 @@ impl Default for PlainArgs {
 impl PlainArgs {
     /// Whether `header` is a whole 32-bit integer argument with a name from the table.
     #[inline(always)]
-    pub(crate) fn is_int32(&mut self, place: ArgPlace, header: u64, tables: &Tables) -> bool {
+    pub(crate) fn is_int32(&mut self, place: ArgPosition, header: u64, tables: &Tables) -> bool {
         const SHAPE: u64 = int32::TYPE.mask() | int32::SIZE.mask() | int32::NAME.mask();
         // Without the value's bits this is never `UNSEEN`.
         let shape = header & SHAPE;
@@ -48,7 +48,7 @@ impl PlainArgs {
 
     /// Whether `header` is that of an argument with a koid and a name from the table, with no reserved bit set.
     #[inline(always)]
-    pub(crate) fn is_koid(&mut self, place: ArgPlace, header: u64, tables: &Tables) -> bool {
+    pub(crate) fn is_koid(&mut self, place: ArgPosition, header: u64, tables: &Tables) -> bool {
         (self.seen[place as usize] == header && header != UNSEEN)
             || (header & !koid::NAME.mask() == koid::TYPE.put(KOID) | koid::SIZE.put(2)
                 && self.names(place, header, koid::NAME.get(header), tables))
@@ -56,7 +56,7 @@ impl PlainArgs {
 
     /// Whether `header` is a whole argument whose name and string are from the table, with no reserved bit set.
     #[inline(always)]
-    pub(crate) fn is_string(&mut self, place: ArgPlace, header: u64, tables: &Tables) -> bool {
+    pub(crate) fn is_string(&mut self, place: ArgPosition, header: u64, tables: &Tables) -> bool {
         const REFERENCES: u64 = string::NAME.mask() | string::VALUE.mask();
         (self.seen[place as usize] == header && header != UNSEEN)
             || (header & !REFERENCES == string::TYPE.put(STRING) | string::SIZE.put(1)
@@ -67,7 +67,7 @@ impl PlainArgs {
     /// Whether the name is in the table; if so, remembers the shape, so that the next argument like it needs no
     /// look-up.
     #[cold]
-    fn names(&mut self, place: ArgPlace, shape: u64, name: u64, tables: &Tables) -> bool {
+    fn names(&mut self, place: ArgPosition, shape: u64, name: u64, tables: &Tables) -> bool {
         let known = tables.has_string(name);
         if known {
             self.seen[place as usize] = shape;

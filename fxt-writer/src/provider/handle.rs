@@ -108,7 +108,7 @@ impl Builder {
             Ok(client) => {
                 sys::at_exit(last_words);
                 if client::expects_manager(client) {
-                    // Before any other thread exists: afterwards it takes some 15 ms.
+                    // Before any other thread exists: afterwards it takes about 15 ms.
                     engine::prepare_process();
                 } else {
                     client.expect_no_manager();

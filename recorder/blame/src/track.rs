@@ -756,11 +756,11 @@ impl Tracker {
             Some(Cpu(cpu)) => cpu..cpu.saturating_add(1),
             None => {
                 self.machine.gap_of_unseen(Nanos(now));
-                0..u16::try_from(self.machine.seats().len()).unwrap_or(u16::MAX)
+                0..u16::try_from(self.machine.cpu_states().len()).unwrap_or(u16::MAX)
             }
         };
         for number in hit.map(Cpu) {
-            let since = self.machine.seat(number).since.0;
+            let since = self.machine.cpu_state(number).since.0;
             begin = begin.min(since);
             let lost = self.machine.gap(&mut self.threads, number, (Nanos(now), Nanos(now)));
             // Since the CPU's last switch any thread may have had it; now, the thread that is switched out next has it.

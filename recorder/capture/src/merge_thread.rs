@@ -32,7 +32,7 @@ use fxtrec_units::{Cpu, Nanos};
 /// One more thread is worthwhile for each group of this many CPUs.
 const CPUS_PER_THREAD: usize = 8;
 
-/// Records in a run: some tens of KiB, which stay in a cache until they are encoded.
+/// Records in a run: a few tens of KiB, which stay in a cache until they are encoded.
 const RUN: usize = 1024;
 
 /// Bytes of the samples in a run, within one sample.

@@ -15,7 +15,7 @@ use super::ring_source::Rings;
 use super::sched::SchedLayout;
 use super::source::{SchedEvents, SourceError, SourceKind, SourceStats};
 use fxtrec_kernel::extra::OpenExtras;
-use fxtrec_kernel::hotplug::{Hotplug, Suspects};
+use fxtrec_kernel::hotplug::{Hotplug, MaybeOffline};
 use fxtrec_kernel::perf::{CpuEvents, KernelCount, LostAside, OpenError, Options};
 use fxtrec_kernel::sys::Sys;
 use fxtrec_kernel::{clock, cpus, idle_probe};
@@ -320,7 +320,7 @@ impl PerfRings {
     /// ```
     fn look_for_cpus(
         &mut self,
-        suspects: &Suspects,
+        suspects: &MaybeOffline,
         merger: &mut Merger,
     ) -> Result<(), SourceError> {
         let online = cpus::online(&*self.sys)?;

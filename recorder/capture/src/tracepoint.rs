@@ -1,6 +1,6 @@
 //! Locates the fields of a tracepoint by its `format` file, and reads them.
 
-use fxtrec_kernel::format::{Field, Format, FormatError, Place};
+use fxtrec_kernel::format::{Field, FieldLocation, Format, FormatError};
 use fxtrec_kernel::prev_state::StateTableError;
 use fxtrec_units::Tid;
 
@@ -25,7 +25,7 @@ pub(super) type At = usize;
 
 pub(super) fn locate(format: &Format, name: &str, sizes: &[usize]) -> Result<At, LayoutError> {
     let field: &Field = format.field(name)?;
-    if field.place == Place::Inline && sizes.contains(&field.size) {
+    if field.place == FieldLocation::Inline && sizes.contains(&field.size) {
         return Ok(field.offset);
     }
     Err(LayoutError::Field { event: format.name.clone(), field: name.to_owned(), size: field.size })

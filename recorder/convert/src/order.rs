@@ -451,7 +451,7 @@ impl<'p> Target<'p> {
             put_copy(record, id, writer)?;
         }
         self.pending += 1;
-        // A record has some tens of bytes, and at most 32 KiB.
+        // A record has a few tens of bytes, and at most 32 KiB.
         if self.pending * 64 >= PENDING_BYTES { self.flush(out) } else { Ok(()) }
     }
 

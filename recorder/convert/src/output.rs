@@ -15,7 +15,7 @@ use super::input::Input;
 use fxtrec_kernel::user::Owner;
 use fxtrec_sink::outfile::{Derived, OutFileError, Pending, mode_of};
 
-/// How many times as large as the input an output may be, plus this many bytes. JSON takes some 10 times as much as a trace.
+/// How many times as large as the input an output may be, plus this many bytes. JSON takes about 10 times as much as a trace.
 const MOST_TIMES: u64 = 256;
 const FREE_BYTES: u64 = 64 << 20;
 

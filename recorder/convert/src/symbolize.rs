@@ -175,7 +175,8 @@ impl Named<'_> {
             }
             Record::Blob(blob) if blob.name == perfetto::BLOB => {
                 let code = &self.code;
-                let name = |place: perfetto::Place<'_>| code.name_at(&place).map(str::to_owned);
+                let name =
+                    |place: perfetto::FrameLocation<'_>| code.name_at(&place).map(str::to_owned);
                 match self.renamer.rename(blob.payload, name) {
                     Some(blobs) => {
                         for payload in &blobs {

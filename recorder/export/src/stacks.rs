@@ -13,13 +13,13 @@ use crate::sheet::Cell;
 /// The number of distinct stacks that are kept; samples with further ones have no stack.
 const MOST: usize = 1 << 18;
 
-type Place = (Option<ProviderId>, Koid, Option<u16>, Box<[u64]>);
+type StackKey = (Option<ProviderId>, Koid, Option<u16>, Box<[u64]>);
 
 /// The stacks so far.
 #[derive(Debug, Default)]
 pub(crate) struct Stacks {
     recorded: Recorded,
-    numbers: FxHashMap<Place, u32>,
+    numbers: FxHashMap<StackKey, u32>,
     stacks: Vec<Stack>,
 }
 
@@ -57,7 +57,7 @@ impl Stacks {
             Kind::Cpu => "cpu",
         };
         let (provider, process, module, addresses) = self.recorded.place(&stack);
-        let place: Place = (provider, process, module, addresses.into());
+        let place: StackKey = (provider, process, module, addresses.into());
         let number = match self.numbers.get(&place) {
             Some(&number) => Some(number),
             None if self.stacks.len() >= MOST => None,

@@ -12,7 +12,7 @@ use super::perf::page_size;
 use super::ring::{RawRecord, Ring};
 use super::sys::Sys;
 
-/// Bytes of the ring of each CPU: some thousand records.
+/// Bytes of the ring of each CPU: a few thousand records.
 const RING_BYTES: usize = 128 << 10;
 
 #[derive(Debug)]

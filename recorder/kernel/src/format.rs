@@ -31,14 +31,14 @@ pub struct Field {
     pub size: usize,
     /// Whether an integer in it is signed.
     pub signed: bool,
-    pub place: Place,
+    pub place: FieldLocation,
     /// The declared array length; `None` for a scalar, or if the kernel wrote a name in place of a number.
     pub array_len: Option<usize>,
 }
 
 /// Where a field's content is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Place {
+pub enum FieldLocation {
     Inline,
     /// `__data_loc`: the field holds length (upper half) and offset from the start of the raw data.
     DataLoc,
@@ -125,7 +125,7 @@ impl Field {
             "" => false,
             part => part.strip_prefix("signed:")?.parse::<u8>().ok()? != 0,
         };
-        let (place, declaration) = Place::of(declaration);
+        let (place, declaration) = FieldLocation::of(declaration);
         let (declaration, array) = match declaration.strip_suffix(']') {
             Some(open) => {
                 let (before, length) = open.rsplit_once('[')?;
@@ -172,14 +172,14 @@ impl Field {
     }
 }
 
-impl Place {
-    fn of(declaration: &str) -> (Place, &str) {
+impl FieldLocation {
+    fn of(declaration: &str) -> (FieldLocation, &str) {
         if let Some(rest) = declaration.strip_prefix("__data_loc ") {
-            (Place::DataLoc, rest.trim_start())
+            (FieldLocation::DataLoc, rest.trim_start())
         } else if let Some(rest) = declaration.strip_prefix("__rel_loc ") {
-            (Place::RelLoc, rest.trim_start())
+            (FieldLocation::RelLoc, rest.trim_start())
         } else {
-            (Place::Inline, declaration)
+            (FieldLocation::Inline, declaration)
         }
     }
 }
@@ -240,9 +240,9 @@ mod tests {
     fn content_placed_elsewhere_is_marked() {
         let data = parsed("field:__data_loc char[] name;\toffset:8;\tsize:4;\tsigned:0;");
         assert_eq!((data.ctype.as_str(), data.name.as_str()), ("char[]", "name"));
-        assert_eq!(data.place, Place::DataLoc);
+        assert_eq!(data.place, FieldLocation::DataLoc);
         let relative = parsed("field:__rel_loc u8[] blob;\toffset:8;\tsize:4;\tsigned:0;");
-        assert_eq!((relative.name.as_str(), relative.place), ("blob", Place::RelLoc));
+        assert_eq!((relative.name.as_str(), relative.place), ("blob", FieldLocation::RelLoc));
     }
 
     #[test]

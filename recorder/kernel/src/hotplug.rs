@@ -34,18 +34,18 @@ const KERNEL_GROUP: u32 = 1;
 
 /// The CPUs that may have been offline since the last check.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Suspects {
+pub enum MaybeOffline {
     These(Vec<Cpu>),
     /// Any CPU is suspect.
     All,
 }
 
-impl Suspects {
+impl MaybeOffline {
     /// Whether the CPU may have been offline.
     pub fn contains(&self, cpu: Cpu) -> bool {
         match self {
-            Suspects::These(cpus) => cpus.contains(&cpu),
-            Suspects::All => true,
+            MaybeOffline::These(cpus) => cpus.contains(&cpu),
+            MaybeOffline::All => true,
         }
     }
 }
@@ -75,22 +75,22 @@ impl Hotplug {
     }
 
     /// The CPUs to check; `None` if it is not time to check.
-    pub fn look(&mut self) -> Option<Suspects> {
+    pub fn look(&mut self) -> Option<MaybeOffline> {
         let heard = self.hear();
         let is_time = self.looked.elapsed() >= INTERVAL;
-        if !is_time && heard == Suspects::These(Vec::new()) {
+        if !is_time && heard == MaybeOffline::These(Vec::new()) {
             return None;
         }
         self.looked = Instant::now();
         let asleep = clock::asleep();
         let slept = asleep.saturating_sub(std::mem::replace(&mut self.asleep, asleep)) > ASLEEP;
         let deaf = self.socket.is_none();
-        Some(if slept || deaf { Suspects::All } else { heard })
+        Some(if slept || deaf { MaybeOffline::All } else { heard })
     }
 
-    fn hear(&mut self) -> Suspects {
+    fn hear(&mut self) -> MaybeOffline {
         let mut cpus = Vec::new();
-        let Some(socket) = &self.socket else { return Suspects::These(cpus) };
+        let Some(socket) = &self.socket else { return MaybeOffline::These(cpus) };
         let mut message = [0; MESSAGE_BYTES];
         loop {
             let received = nix::sys::socket::recv(
@@ -99,16 +99,16 @@ impl Hotplug {
                 nix::sys::socket::MsgFlags::MSG_DONTWAIT,
             );
             match received.map_err(io::Error::from) {
-                Ok(0) => return Suspects::These(cpus),
+                Ok(0) => return MaybeOffline::These(cpus),
                 Ok(bytes) => cpus.extend(cpu_of(&message[..bytes]).filter(|c| !cpus.contains(c))),
                 Err(error) => match error.kind() {
-                    ErrorKind::WouldBlock => return Suspects::These(cpus),
+                    ErrorKind::WouldBlock => return MaybeOffline::These(cpus),
                     ErrorKind::Interrupted => {}
                     // ENOBUFS: there were more messages than the socket has room for.
-                    _ if error.raw_os_error() == Some(libc::ENOBUFS) => return Suspects::All,
+                    _ if error.raw_os_error() == Some(libc::ENOBUFS) => return MaybeOffline::All,
                     _ => {
                         self.socket = None;
-                        return Suspects::All;
+                        return MaybeOffline::All;
                     }
                 },
             }
@@ -179,7 +179,7 @@ mod tests {
     use super::super::fake::Fake;
     use super::*;
 
-    const NOTHING: Option<Suspects> = None;
+    const NOTHING: Option<MaybeOffline> = None;
 
     #[test]
     fn only_messages_about_cpus_that_come_or_go_count() {
@@ -209,16 +209,16 @@ mod tests {
         machine.tell_device("offline@/devices/system/cpu/cpu3\0ACTION=offline\0");
         machine.tell_device("online@/devices/system/cpu/cpu3\0ACTION=online\0");
         machine.tell_device("online@/devices/system/cpu/cpu1\0ACTION=online\0");
-        assert_eq!(hotplug.look(), Some(Suspects::These(vec![Cpu(3), Cpu(1)])));
+        assert_eq!(hotplug.look(), Some(MaybeOffline::These(vec![Cpu(3), Cpu(1)])));
         assert_eq!(hotplug.look(), NOTHING);
         hotplug.looked -= INTERVAL;
-        assert_eq!(hotplug.look(), Some(Suspects::These(Vec::new())));
+        assert_eq!(hotplug.look(), Some(MaybeOffline::These(Vec::new())));
 
         let mut deaf = Hotplug::watch(&Fake::default());
         assert!(deaf.poll_fd().is_none());
         assert_eq!(deaf.look(), NOTHING);
         deaf.looked -= INTERVAL;
-        assert_eq!(deaf.look(), Some(Suspects::All));
+        assert_eq!(deaf.look(), Some(MaybeOffline::All));
     }
 
     #[test]
@@ -227,12 +227,12 @@ mod tests {
         let Some(before) = hotplug.asleep.checked_sub(ASLEEP * 2) else {
             // The machine never slept: pretend that it was awake for longer than its clocks show.
             hotplug.looked -= INTERVAL;
-            assert_eq!(hotplug.look(), Some(Suspects::These(Vec::new())));
+            assert_eq!(hotplug.look(), Some(MaybeOffline::These(Vec::new())));
             return;
         };
         hotplug.asleep = before;
         hotplug.looked -= INTERVAL;
-        assert_eq!(hotplug.look(), Some(Suspects::All));
+        assert_eq!(hotplug.look(), Some(MaybeOffline::All));
     }
 
     #[test]

@@ -6,7 +6,7 @@ use nix::sys::resource::{RLIM_INFINITY, Resource, getrlimit, setrlimit};
 
 use crate::machine;
 
-/// Descriptors that do not depend on the number of CPUs: a recording with stacks on two CPUs has some 70 for BPF programs, their links and
+/// Descriptors that do not depend on the number of CPUs: a recording with stacks on two CPUs has about 70 for BPF programs, their links and
 /// maps, and walking `/proc` takes a few more.
 const OTHERS: u64 = 256;
 

@@ -47,7 +47,7 @@ const UNHEARD: [Signal; 5] =
 
 /// How long to wait for an answer.
 #[derive(Clone, Copy, Debug)]
-pub struct Patience {
+pub struct AnswerTimeout {
     /// While the worker makes no progress, because a file system does not respond.
     pub idle: Duration,
     /// In total.
@@ -112,7 +112,7 @@ impl Worker {
         &self,
         question: &[u8],
         descriptor: Option<BorrowedFd<'_>>,
-        patience: Patience,
+        patience: AnswerTimeout,
     ) -> io::Result<Message> {
         // It reads a request as soon as it has answered the previous one.
         self.socket.set_write_timeout(Some(patience.idle))?;
@@ -189,7 +189,7 @@ pub type Start = fn() -> io::Result<Worker>;
 #[derive(Debug)]
 pub struct Workers {
     start: Start,
-    patience: Patience,
+    patience: AnswerTimeout,
     /// Maximum total time to wait without success; after that, no more requests are made.
     most_lost: Duration,
     worker: Option<Worker>,
@@ -200,7 +200,7 @@ pub struct Workers {
 
 impl Workers {
     /// No workers yet: the first request starts one.
-    pub fn new(start: Start, patience: Patience, most_lost: Duration) -> Workers {
+    pub fn new(start: Start, patience: AnswerTimeout, most_lost: Duration) -> Workers {
         let (worker, abandoned) = (None, Vec::new());
         Workers { start, patience, most_lost, worker, abandoned, started: 0, lost: Duration::ZERO }
     }
@@ -225,8 +225,8 @@ impl Workers {
             Some(worker) => worker,
             None => self.next_worker()?,
         };
-        let Patience { idle, most } = self.patience;
-        let patience = Patience { idle: idle.min(left), most: most.min(left) };
+        let AnswerTimeout { idle, most } = self.patience;
+        let patience = AnswerTimeout { idle: idle.min(left), most: most.min(left) };
         let begun = Instant::now();
         match worker.ask(question, descriptor, patience) {
             Ok(answer) => {
@@ -346,8 +346,8 @@ mod tests {
 
     use super::*;
 
-    const SHORT: Patience =
-        Patience { idle: Duration::from_millis(10), most: Duration::from_secs(60) };
+    const SHORT: AnswerTimeout =
+        AnswerTimeout { idle: Duration::from_millis(10), most: Duration::from_secs(60) };
 
     #[test]
     fn a_question_is_answered_with_its_descriptor_whatever_its_length() {
@@ -364,7 +364,7 @@ mod tests {
         });
         let worker = Worker::at(ours);
         let most = Duration::from_secs(60);
-        let patience = Patience { idle: most, most };
+        let patience = AnswerTimeout { idle: most, most };
         let mut file = tempfile::tempfile().expect("room");
         io::Write::write_all(&mut file, b" and more").expect("room");
         io::Seek::rewind(&mut file).expect("a file");
@@ -431,7 +431,7 @@ mod tests {
 
     #[test]
     fn what_is_lost_in_vain_is_bounded_whatever_is_asked() {
-        let patience = Patience { idle: MINUTE, most: MINUTE };
+        let patience = AnswerTimeout { idle: MINUTE, most: MINUTE };
         let mut workers = Workers::new(echoing, patience, MINUTE);
         assert_eq!(workers.ask(b"?", None).expect("an answer").0, b"?");
         workers.lost = MINUTE;
@@ -441,7 +441,7 @@ mod tests {
 
     #[test]
     fn the_next_question_after_the_end_of_a_worker_goes_to_another() {
-        let patience = Patience { idle: MINUTE, most: MINUTE };
+        let patience = AnswerTimeout { idle: MINUTE, most: MINUTE };
         let mut workers = Workers::new(ending, patience, MINUTE);
         assert!(workers.ask(b"?", None).is_none());
         workers.start = echoing;

@@ -181,7 +181,7 @@ pub(crate) fn examples(sub: Option<&str>) -> Vec<Entry> {
                 "fxtrec why app.fxt --span frame --worst 3",
                 "Explain the three longest spans with that name.",
             ),
-            ("fxtrec why app.fxt --top 5", "List the five worst incidents, in a sentence each."),
+            ("fxtrec why app.fxt --top 5", "List the five worst incidents, one sentence each."),
         ],
         Some("watch") => vec![
             ("sudo fxtrec watch", "Print the incidents of the whole machine, until Ctrl-C."),

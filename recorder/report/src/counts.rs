@@ -37,15 +37,15 @@ fn rounding(nanos: u64) -> u32 {
 
 /// The place of a value's bucket.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(super) struct Place(u16);
+pub(super) struct BucketIndex(u16);
 
-impl Place {
+impl BucketIndex {
     /// The place of the bucket of `nanos`.
     #[inline(always)]
-    pub(super) fn of(nanos: u64) -> Place {
+    pub(super) fn of(nanos: u64) -> BucketIndex {
         let rounding = rounding(nanos);
         // At most 255 remains of the value: dropping fewer bits is not possible, and no place is beyond 7423.
-        Place((u64::from(rounding) * HALF as u64 + (nanos >> rounding)) as u16)
+        BucketIndex((u64::from(rounding) * HALF as u64 + (nanos >> rounding)) as u16)
     }
 
     #[inline(always)]
@@ -63,7 +63,7 @@ fn greatest(place: usize) -> u64 {
 
 impl Counts {
     /// Counts samples at all `places`; none of them is greater than `max`.
-    pub(super) fn add(&mut self, places: &[Place], max: u64) {
+    pub(super) fn add(&mut self, places: &[BucketIndex], max: u64) {
         self.make_room(max, places.len() as u64);
         for place in places {
             if let Some(count) = self.by_place.get_mut(place.index()) {
@@ -75,7 +75,7 @@ impl Counts {
     /// Counts `nanos` this many times.
     pub(super) fn add_times(&mut self, nanos: u64, times: u64) {
         self.make_room(nanos, times);
-        let at = Place::of(nanos).index();
+        let at = BucketIndex::of(nanos).index();
         match u32::try_from(times) {
             Ok(few) => self.by_place[at] += few,
             Err(_) => self.carried[at] += times,
@@ -85,7 +85,7 @@ impl Counts {
     /// Makes room for this many samples up to `max`, so that no count overflows.
     #[inline]
     fn make_room(&mut self, max: u64, samples: u64) {
-        let places = Place::of(max).index() + 1;
+        let places = BucketIndex::of(max).index() + 1;
         if self.by_place.len() < places {
             self.by_place.resize(places, 0);
         }
@@ -116,7 +116,7 @@ impl Counts {
         }
         self.make_room(greatest.nanos, samples);
         for bucket in buckets {
-            if let Some(count) = self.by_place.get_mut(Place::of(bucket.nanos).index()) {
+            if let Some(count) = self.by_place.get_mut(BucketIndex::of(bucket.nanos).index()) {
                 // Each count is at most the sum of all counts, which fits.
                 *count += bucket.count as u32;
             }
@@ -156,7 +156,7 @@ mod tests {
         // The crate does not accept greater values.
         for nanos in around.chain(dense).filter(|nanos| *nanos < 1 << 62) {
             reference.record(nanos).expect("it grows");
-            counts.add(&[Place::of(nanos)], nanos);
+            counts.add(&[BucketIndex::of(nanos)], nanos);
         }
         let expected: Vec<Bucket> = reference
             .iter_recorded()
@@ -172,7 +172,7 @@ mod tests {
         for (nanos, times) in [(7, most), (9, most - 1), (7, 2), (300, most + 5), (7, most), (9, 3)]
         {
             counts.add_times(nanos, times);
-            counts.add(&[Place::of(nanos), Place::of(7)], nanos);
+            counts.add(&[BucketIndex::of(nanos), BucketIndex::of(7)], nanos);
         }
         let expected = [(7, 2 * most + 2 + 3 + 6), (9, most - 1 + 3 + 2), (301, most + 5 + 1)];
         let expected = expected.map(|(nanos, count)| Bucket { nanos, count });

@@ -13,7 +13,7 @@
 
 use fxt_reader::Nanos;
 
-use super::counts::{Counts, Place};
+use super::counts::{BucketIndex, Counts};
 use super::distribution::{Bucket, Distribution};
 
 /// The maximum number of samples that are kept individually.
@@ -36,7 +36,7 @@ pub(super) struct Tally {
     spread: u64,
     sum: u64,
     /// The places of the last samples, which are not counted yet. Allocates nothing while there are few samples.
-    batch: Box<[Place]>,
+    batch: Box<[BucketIndex]>,
     /// The number of places in the batch.
     filled: u32,
     rest: Option<Box<Rest>>,
@@ -128,7 +128,7 @@ impl Tally {
     fn keep(&mut self, nanos: u64) {
         match self.batch.get_mut(self.filled as usize) {
             Some(place) => {
-                *place = Place::of(nanos);
+                *place = BucketIndex::of(nanos);
                 self.filled += 1;
             }
             None => self.find_room(nanos),
@@ -146,7 +146,7 @@ impl Tally {
         self.count_all();
         if self.batch.len() < LONG_BATCH {
             let length = (2 * self.batch.len()).max(SHORT_BATCH);
-            self.batch = vec![Place::default(); length].into();
+            self.batch = vec![BucketIndex::default(); length].into();
         }
         self.keep(nanos);
     }
@@ -156,7 +156,7 @@ impl Tally {
         let max = self.greatest();
         let rest = self.rest.get_or_insert_default();
         for nanos in std::mem::take(&mut rest.few) {
-            rest.counts.add(&[Place::of(nanos)], max);
+            rest.counts.add(&[BucketIndex::of(nanos)], max);
             rest.counted += 1;
         }
         let batch = self.batch.get(..self.filled as usize).unwrap_or_default();

@@ -38,7 +38,7 @@
 //!
 //! | consumer | key | feeds | takes |
 //! | --- | --- | --- | --- |
-//! | figures of a report, and the page | slot and koid | switches, wake-ups, gaps with doubt, offline, cuts | [`Change::length`] for samples; [`CpuInterval`] for busy and idle; [`Machine::seat`] at the end; the page, every [`Change`] that the report passes on |
+//! | figures of a report, and the page | slot and koid | switches, wake-ups, gaps with doubt, offline, cuts | [`Change::length`] for samples; [`CpuInterval`] for busy and idle; [`Machine::cpu_state`] at the end; the page, every [`Change`] that the report passes on |
 //! | slices to draw (TEF) | koid | switches, wake-ups, gaps | every [`CpuInterval`] and [`Change`], with [`Edge`]s where it shows them; [`Machine::end`] |
 //! | what is open at a moment (cut, a snapshot) | koid | switches, wake-ups | [`CpuState::occupant`], and threads for which [`State::is_waiting`] holds |
 //! | a flight recorder's ledger | index | switches, [`found`](Machine::found), wake-ups, gaps with doubt | [`Change::length`], [`Switched::slice`], [`Machine::knows`] |

@@ -165,13 +165,13 @@ impl<K> Default for Machine<K> {
 impl<K: Copy + PartialEq> Machine<K> {
     /// The known facts about a CPU.
     #[inline]
-    pub fn seat(&self, cpu: Cpu) -> CpuState<K> {
+    pub fn cpu_state(&self, cpu: Cpu) -> CpuState<K> {
         let known = self.seats.get(usize::from(cpu.0));
         known.copied().unwrap_or(CpuState::unseen(self.origin))
     }
 
     /// All CPUs up to the highest number in any event, by number. [`CpuState::is_seen`] is true for those that had events.
-    pub fn seats(&self) -> impl ExactSizeIterator<Item = CpuState<K>> + '_ {
+    pub fn cpu_states(&self) -> impl ExactSizeIterator<Item = CpuState<K>> + '_ {
         self.seats.iter().copied()
     }
 
@@ -307,7 +307,9 @@ impl<K: Copy + PartialEq> Machine<K> {
                 return None;
             }
             // No other thread has had its CPU since.
-            State::Running if self.seat(thread.cpu).occupant == Some(Occupant::Thread(key)) => {
+            State::Running
+                if self.cpu_state(thread.cpu).occupant == Some(Occupant::Thread(key)) =>
+            {
                 return None;
             }
             _ => {}

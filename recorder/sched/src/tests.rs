@@ -131,12 +131,12 @@ fn a_gap_makes_its_cpu_and_the_thread_on_it_unknown() {
     assert_eq!((tenure.who, tenure.since.0, tenure.until.0), (on(A), 10, 20));
     assert_eq!((tenure.end, tenure.length()), (Edge::Gap, None));
     assert_eq!(ended(lost.change), (State::Running, 10, 20, None));
-    let seat = play.machine.seat(Cpu(0));
+    let seat = play.machine.cpu_state(Cpu(0));
     assert_eq!((seat.occupant, seat.last, seat.since.0), (None, Some(on(A)), 40));
     let switched = play.switch(50, on(B), State::Sleeping, IDLE);
     assert_eq!((switched.met, switched.tenure.begin), (Met::Vacant, Edge::Gap));
     assert_eq!(ended(switched.outgoing), (State::Running, 40, 50, None));
-    assert_eq!(play.machine.seat(Cpu(0)).last, None);
+    assert_eq!(play.machine.cpu_state(Cpu(0)).last, None);
 }
 
 #[test]
@@ -146,7 +146,7 @@ fn two_gaps_in_a_row_remember_who_had_the_cpu_before_both() {
     play.gap(0, 20, 20);
     let lost = play.gap(0, 30, 30);
     assert!(lost.tenure.is_none() && lost.change.is_none());
-    assert_eq!(play.machine.seat(Cpu(0)).last, Some(on(A)));
+    assert_eq!(play.machine.cpu_state(Cpu(0)).last, Some(on(A)));
 }
 
 #[test]
@@ -215,13 +215,13 @@ fn between_the_halves_of_a_switch_nobody_has_the_cpu_and_a_thread_may_be_dropped
     let leave = Leave { time, cpu, outgoing: on(A), next: State::Dead, inferred };
     let left = play.machine.leave(&mut play.threads, leave);
     assert_eq!((left.met, left.slice()), (Met::Expected, Some(20)));
-    assert_eq!(play.machine.seat(cpu).occupant, None);
+    assert_eq!(play.machine.cpu_state(cpu).occupant, None);
     play.threads.remove(&A);
     // Its id already belongs to another thread.
     let enter = Enter { time, cpu, incoming: on(A), inferred };
     let came = play.machine.enter(&mut play.threads, enter).expect("a thread came in");
     assert_eq!((came.before.state, came.before.since.0), (State::Unknown, 0));
-    assert_eq!(play.machine.seat(cpu).occupant, Some(on(A)));
+    assert_eq!(play.machine.cpu_state(cpu).occupant, Some(on(A)));
 }
 
 #[test]
@@ -229,7 +229,7 @@ fn who_is_found_on_a_cpu_has_it_since_an_unknown_time() {
     let mut play = Play::default();
     let found = play.machine.found(&mut play.threads, (Cpu(0), on(A)), Nanos(5));
     assert_eq!(found.met, Met::Vacant);
-    assert_eq!(play.machine.seat(Cpu(0)).begin, Edge::Start);
+    assert_eq!(play.machine.cpu_state(Cpu(0)).begin, Edge::Start);
     let found = play.machine.found(&mut play.threads, (Cpu(0), on(A)), Nanos(6));
     assert!(found.met == Met::Expected && found.thread.is_none());
     let found = play.machine.found(&mut play.threads, (Cpu(0), on(B)), Nanos(9));
@@ -245,7 +245,7 @@ fn who_is_found_after_a_gap_does_not_end_the_gap() {
     play.switch(10, IDLE, State::Unknown, on(A));
     play.gap(0, 20, 20);
     play.machine.found(&mut play.threads, (Cpu(0), on(A)), Nanos(25));
-    let seat = play.machine.seat(Cpu(0));
+    let seat = play.machine.cpu_state(Cpu(0));
     assert_eq!((seat.occupant, seat.begin, seat.since.0), (Some(on(A)), Edge::Gap, 20));
     assert_eq!(play.switch(30, on(A), State::Sleeping, IDLE).slice(), None);
 }
@@ -259,7 +259,7 @@ fn who_has_a_cpu_is_forgotten_without_a_gap_and_a_gap_is_not_forgotten() {
     assert_eq!((switched.met, switched.tenure.since.0, switched.slice()), (Met::Vacant, 20, None));
     play.gap(0, 40, 40);
     play.machine.forget(Cpu(0), Nanos(50));
-    let seat = play.machine.seat(Cpu(0));
+    let seat = play.machine.cpu_state(Cpu(0));
     assert_eq!((seat.last, seat.begin, seat.since.0), (None, Edge::Gap, 50));
 }
 
@@ -282,7 +282,7 @@ fn a_cpu_that_runs_a_thread_is_back_already() {
     play.switch(10, IDLE, State::Unknown, on(A));
     assert_eq!(play.machine.offline(Cpu(0), Nanos(20)), None);
     play.machine.online(Cpu(0), Nanos(30));
-    assert_eq!(play.machine.seat(Cpu(0)).since, Nanos(10));
+    assert_eq!(play.machine.cpu_state(Cpu(0)).since, Nanos(10));
 }
 
 #[test]
@@ -305,7 +305,11 @@ fn a_window_keeps_who_has_a_cpu_and_cuts_since_when() {
     assert_eq!((switched.met, switched.tenure.since.0), (Met::Expected, 20));
     assert_eq!((switched.tenure.begin, switched.slice()), (Edge::Start, None));
     assert_eq!(ended(switched.incoming), (State::Woken, 15, 30, None));
-    assert_eq!(play.machine.seat(Cpu(7)).since, Nanos(20), "of others nothing is known since then");
+    assert_eq!(
+        play.machine.cpu_state(Cpu(7)).since,
+        Nanos(20),
+        "of others nothing is known since then"
+    );
 }
 
 #[test]
@@ -429,7 +433,7 @@ proptest! {
                     sums.change(switched.displaced);
                     sums.change(switched.outgoing);
                     sums.change(switched.incoming);
-                    prop_assert_eq!(play.machine.seat(Cpu(cpu)).occupant, Some(sides.2));
+                    prop_assert_eq!(play.machine.cpu_state(Cpu(cpu)).occupant, Some(sides.2));
                     prop_assert!(switched.slice().is_none() || !inferred);
                     prop_assert_eq!(switched.met == Met::Displaced, switched.tenure.who != sides.0);
                 }
@@ -443,7 +447,7 @@ proptest! {
                     let lost = play.gap(cpu, time, time);
                     sums.tenure(lost.tenure);
                     sums.change(lost.change);
-                    prop_assert_eq!(play.machine.seat(Cpu(cpu)).occupant, None);
+                    prop_assert_eq!(play.machine.cpu_state(Cpu(cpu)).occupant, None);
                     if doubt {
                         play.machine.invalidate();
                     }

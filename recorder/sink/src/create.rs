@@ -13,7 +13,7 @@ use super::codec::{Gzip, Zstd};
 use super::compressed::Compressed;
 use super::error::{OsError, SinkError};
 use super::medium::{MakeRoom, Medium, RegularFile, Stream, with_room};
-use super::outfile::{Given, Hold, OutFileError, Place, Recording, Undo};
+use super::outfile::{Given, Hold, OutFileError, OutputLocation, Recording, Undo};
 use super::plain::Plain;
 use super::{Compression, Output, Sink, Target};
 use fxtrec_kernel::directory::Facts;
@@ -51,8 +51,8 @@ pub fn open(output: &Output, owner: Option<Owner>) -> Result<Opened, SinkError> 
 ///
 /// # Errors
 /// When the directory does not exist or cannot be trusted.
-pub fn place(path: &Path, owner: Option<Owner>) -> Result<Place, SinkError> {
-    Place::find(path, owner).map_err(|error| refused(&path.display().to_string(), error))
+pub fn place(path: &Path, owner: Option<Owner>) -> Result<OutputLocation, SinkError> {
+    OutputLocation::find(path, owner).map_err(|error| refused(&path.display().to_string(), error))
 }
 
 /// Whether a file of this name is another file of the same rotated recording.
@@ -82,13 +82,14 @@ pub fn open_series(
     };
     let name = path.display().to_string();
     let because = |error: OutFileError| refused(&name, error);
-    let place = Place::find(path, owner).map_err(because)?;
+    let place = OutputLocation::find(path, owner).map_err(because)?;
     if output.named
         && let Some(file) = place.special().map_err(because)?
     {
         return stream(name, file, compression);
     }
-    let others = |place: &Place| is_piece.map_or(Ok(()), |is| place.siblings_must_be_free(is));
+    let others =
+        |place: &OutputLocation| is_piece.map_or(Ok(()), |is| place.siblings_must_be_free(is));
     others(&place).map_err(because)?;
     let mut opened = open_at(&place, compression, given, room)?;
     // Another thread may have begun another piece in the meantime.
@@ -107,7 +108,7 @@ pub fn open_series(
 /// # Errors
 /// As for [`open`].
 pub fn open_at(
-    place: &Place,
+    place: &OutputLocation,
     compression: Compression,
     given: Given,
     room: Option<Arc<dyn MakeRoom>>,
@@ -140,7 +141,7 @@ pub struct NewFile {
 /// As for [`open`].
 pub fn new_file(path: &Path, named: bool, owner: Option<Owner>) -> Result<NewFile, SinkError> {
     let because = |error: OutFileError| refused(&path.display().to_string(), error);
-    let place = Place::find(path, owner).map_err(because)?;
+    let place = OutputLocation::find(path, owner).map_err(because)?;
     if named && let Some(file) = place.special().map_err(because)? {
         return Ok(NewFile { file, undo: None, kept_old: None });
     }

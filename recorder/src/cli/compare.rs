@@ -18,7 +18,7 @@ Examples:
   fxtrec compare --metric 'wakeup.p99 if comm ~ \"audio*\"' a*.fxt -- b*.fxt
   fxtrec compare --fail-if-worse 10% main-*.fxt.zst -- branch-*.fxt.zst
 
-A rank test over whole runs distinguishes change from noise, so it needs several runs a side: five with \
+A rank test over whole runs distinguishes change from noise, so it needs several runs per side: five with \
 the default metrics, four with a single --metric. A metric for which too few runs have enough \
 values is not judged, and does not affect the others.
 

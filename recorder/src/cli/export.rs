@@ -29,7 +29,7 @@ pub struct ExportArgs {
     /// Directory for the tables; it is created if its parent exists. With the ending .parquet or .csv, a file for one table
     #[arg(short, long, value_name = "DIR|FILE")]
     pub output: PathBuf,
-    /// Format of the files: parquet or csv [default: that of the ending of FILE, else parquet if this build has it]
+    /// Format of the files: parquet or csv [default: by the ending of FILE, else parquet if this build has it]
     #[arg(long, value_name = "FORMAT")]
     pub format: Option<Format>,
     /// Table to write; repeat for several. All of them by default

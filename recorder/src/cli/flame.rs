@@ -32,7 +32,7 @@ pub struct FlameArgs {
     /// How long threads were blocked, by the stacks of their wakers
     #[arg(long, group = "kind")]
     pub wake: bool,
-    /// How long threads had a CPU, by their stacks
+    /// How long threads ran, by their stacks
     #[arg(long, group = "kind")]
     pub cpu: bool,
     /// Output: a file that ends in .folded, .svg, .pb.gz or .json [default: folded text to standard output]

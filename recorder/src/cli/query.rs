@@ -7,7 +7,7 @@ use clap::Args;
 /// The arguments of `fxtrec query`.
 #[derive(Args, Clone, Debug)]
 #[command(after_help = "\
-DuckDB runs the SQL: its program `duckdb` if that is in PATH, else its module for Python (`pip install duckdb`). \
+DuckDB runs the SQL: the program `duckdb` if it is in PATH, else DuckDB's Python module (`pip install duckdb`). \
 Each table is available as a view of the same name. The tables that SQL names are first written to a temporary directory, below TMPDIR or /tmp; for more than one query of the same traces, export them once and give the directory.
 
 docs/reference/export.md describes the tables; docs/reference/sql.md has queries.

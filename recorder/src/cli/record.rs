@@ -104,7 +104,8 @@ pub struct RecordArgs {
     /// Also record how long before each switch the scheduler requested it (source bpf, Linux 6.17 to 6.19)
     ///
     /// Adds the argument need_resched_ns to switches, and the metric need_resched to reports. For each requested switch, recording costs
-    /// about twice as much. Left out on real-time kernels and since Linux 7.0, where it can stop the machine (docs/reference/sources.md).
+    /// about twice as much. Not available on real-time kernels and since Linux 7.0, where it can hang the machine
+    /// (docs/reference/sources.md).
     #[arg(long, help_heading = WHAT)]
     pub need_resched: bool,
 

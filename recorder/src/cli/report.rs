@@ -51,7 +51,7 @@ pub struct ReportArgs {
     /// One row per thread, process, cgroup or host; for several traces, threads are grouped by name
     #[arg(long, value_name = "WHAT", default_value = "thread", conflicts_with = "timehist")]
     pub by: By,
-    /// Print all parts but causes, and more rows, instead of what fits on one screen; with --json, incidents too
+    /// Print all parts except causes, and more rows, instead of what fits on one screen; with --json, incidents too
     #[arg(long, conflicts_with_all = ["show", "timehist", "csv"])]
     pub all: bool,
     /// Maximum number of rows in each table; 0 for all [default: as many as one screen has; 25 with --all or --show]
@@ -65,7 +65,7 @@ pub struct ReportArgs {
     pub show: Vec<Part>,
     /// Print the longest blocked times with their stacks instead, and the total blocked time of each stack
     ///
-    /// The trace must contain stacks: recordings of a COMMAND do by default, others need --stacks. With --json, the same for programs
+    /// The trace must contain stacks: recordings of a COMMAND do by default, others need --stacks. With --json, prints them as JSON
     /// (docs/reference/stacks.md).
     #[arg(long, conflicts_with_all = ["metric", "sort", "by", "show", "timehist", "csv", "html", "fail_if", "junit"])]
     pub stacks: bool,

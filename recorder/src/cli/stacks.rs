@@ -12,7 +12,7 @@ const STACKS: &str = "Stacks";
 /// Where threads were in their code.
 #[derive(Args, Clone, Debug, Default)]
 pub struct StackArgs {
-    /// Record the stack of each thread that leaves its CPU to wait, if it stays away for a long time; `none` turns stacks off
+    /// Record the stack of each thread that is off its CPU for long (--stacks-over); `none` turns stacks off
     ///
     /// A stack has the kernel's functions and the program's. By default, with source bpf: stacks of COMMAND, of the processes of -p, and of
     /// their descendants; with --stacks: stacks of all recorded threads. With wake, also the stack of the thread that ends such a wait;
@@ -47,8 +47,8 @@ pub struct StackArgs {
     /// How to find a program's functions: auto, or dwarf[=KIB] to copy more of its stack [default: auto]
     ///
     /// fxtrec uses the tables that compilers write for exceptions (.eh_frame), and frame pointers. With auto, it copies the top 512 bytes
-    /// of the stack for the tables, and 4 KiB if frame pointers lead nowhere; stacks of deeper programs without frame pointers are
-    /// truncated. dwarf copies up to KIB of each stack (default 16; 4 to 24 in steps of 4).
+    /// of the stack for the tables, and 4 KiB if frame pointers lead nowhere; deeper stacks without frame pointers are truncated. dwarf
+    /// copies up to KIB of each stack (default 16; 4 to 24 in steps of 4).
     #[arg(long, value_name = "HOW", requires = "stacks", help_heading = STACKS)]
     pub unwind: Option<Unwind>,
 

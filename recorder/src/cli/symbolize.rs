@@ -9,7 +9,7 @@ use crate::units::quantity::TimeSpan;
 /// The arguments of `fxtrec symbolize`.
 #[derive(Args, Clone, Debug)]
 #[command(after_help = "\
-For traces from another machine, traces recorded with --no-symbols, and functions whose symbols were not installed at the time. Existing names stay. Files are identified by the recorded build id: a file at the recorded path with another build id is not used, and a file without one is left out. Files are looked for at the recorded path, in --debug-dir, and in /usr/lib/debug. Kernel functions get names if the running kernel is the recorded build, or if its vmlinux is found.
+For traces from another machine, traces recorded with --no-symbols, and functions whose symbols were not installed at the time. Existing names stay. Files are identified by the recorded build id: a file at the recorded path with another build id is not used, and a file without one is skipped. Files are looked for at the recorded path, in --debug-dir, and in /usr/lib/debug. Kernel functions get names if the running kernel is the recorded build, or if its vmlinux is found.
 
 Examples:
   fxtrec symbolize board.fxt                        writes board.symbolized.fxt

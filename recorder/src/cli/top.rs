@@ -39,7 +39,7 @@ pub enum TopSort {
 #[command(after_help = "\
 Keys: w p m r b s t sort by a column; / filters by name, Enter ends the input; g switches between threads and cgroups; space pauses; d writes a recording of the last seconds, y explains its worst delay (both with --history); q quits.
 
-If standard output is not a terminal, it prints a table for each interval.
+If standard output is not a terminal, fxtrec top prints a table for each interval.
 
 Examples:
   sudo fxtrec top

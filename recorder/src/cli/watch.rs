@@ -13,7 +13,7 @@ use crate::units::quantity::TimeSpan;
 #[command(
     override_usage = "fxtrec watch [OPTIONS] [-p PID | --cgroup GLOB]\n       fxtrec watch [OPTIONS] [--] COMMAND [ARGS...]",
     after_help = "\
-It records in circular mode and analyses the recording every 10 seconds. It derives what is usual for a thread from the units of work that the thread did in that time, as fxtrec why does (docs/reference/why.md). Each incident is one line: when it ended, by how \
+fxtrec watch records in circular mode and analyses the recording every 10 seconds. It derives what is usual for a thread from the units of work that the thread did in that time, as fxtrec why does (docs/reference/why.md). Each incident is one line: when it ended, by how \
 much longer it took than usual, and why.
 
 Examples:

@@ -754,7 +754,7 @@ fn critical_path(who: &str, frame: &Frame, names: &Names<'_>) -> String {
                         "waiting for its own timer"
                     }
                     Ended::Woken(By::Interrupt(_)) => "blocked until an interrupt",
-                    _ => "blocked; by what is unknown",
+                    _ => "blocked by something unknown",
                 },
             },
             What::Underway => "waking threads",

@@ -60,8 +60,8 @@ fn later_wake_ups_are_found_and_equal_ones_are_not_called_different() {
     assert!(done.stdout.contains("\"finding\": \"larger\""), "{}", done.stdout);
 
     let done = folder.fxtrec(compare(&["--fail-if-worse", "10%"], &base[..1], &new[..1]));
-    assert_eq!(done.code, 3, "one run a side shows nothing: {}", done.stdout);
-    assert!(done.stdout.contains(": record 4 runs a side\n"), "{}", done.stdout);
+    assert_eq!(done.code, 3, "one run per side shows nothing: {}", done.stdout);
+    assert!(done.stdout.contains(": record 4 runs per side\n"), "{}", done.stdout);
 
     // There are a few wake-ups in a run: too few for such a percentile.
     let mut line = compare(&["--fail-if-worse", "10%"], &base, &new);

@@ -187,7 +187,7 @@ fn why_names_the_hogs_that_preempt_the_owner_of_a_lock() {
         "audio[",
         "late: ",
         "blocked",
-        "until ui-params[",
+        "until woken by ui-params[",
         "which was preempted for",
         "hog-",
     ]);
@@ -214,7 +214,13 @@ fn why_explains_the_scene_of_the_readme() {
         return skip("nobody tells who wakes whom here");
     }
     // Its usual turn is short: this one is a unit of work that took unusually long.
-    why.says(&["audio[", " took ", ": blocked", "until ui-params[", "which was preempted for"]);
+    why.says(&[
+        "audio[",
+        " took ",
+        ": blocked",
+        "until woken by ui-params[",
+        "which was preempted for",
+    ]);
     let [late, took] = [why.millis("blocked", Some("ui-params")) as f64, took.expect("a time")];
     assert!(late > 40.0 && late <= took, "{late} ms of {took}: {:#}", why.why);
     let links = why.why["chain"].as_array().expect("a list").iter();
@@ -248,7 +254,7 @@ fn why_names_the_holder_of_a_mutex_by_its_owner() {
     }
     why.says(&["audio[", "late: ", "blocked", "on a lock (futex 0x", "held by ui-params["]);
     why.says(&["held by ui-params[", ", which was preempted for", "hog-"]);
-    assert!(!why.sentence.contains("until ui-params["), "{}", why.sentence);
+    assert!(!why.sentence.contains("until woken by ui-params["), "{}", why.sentence);
     assert!(why.has("futex") && !why.advises("--locks"), "{:#}", why.why);
     let links = why.why["chain"].as_array().expect("a list");
     assert!(links.iter().all(|link| link["depth"] == 0 || link["thread"]["comm"] != "audio"));
@@ -310,7 +316,14 @@ fn why_follows_a_pipeline_to_the_stage_that_works() {
         return;
     }
     let Some(why) = planted("pipeline", &["--thread", "sink"]) else { return };
-    why.says(&["sink[", "blocked", "until filter[", "blocked", "until source[", "ran for"]);
+    why.says(&[
+        "sink[",
+        "blocked",
+        "until woken by filter[",
+        "blocked",
+        "until woken by source[",
+        "ran for",
+    ]);
     if why.has("syscall") {
         why.says(&["in read", "in read"]);
     }
@@ -322,7 +335,7 @@ fn why_names_the_straggler_of_several_workers() {
         return;
     }
     let Some(why) = planted("fork-join", &["--thread", "boss"]) else { return };
-    why.says(&["boss[", "blocked", "until straggler[", "which ran for"]);
+    why.says(&["boss[", "blocked", "until woken by straggler[", "which ran for"]);
     assert!(why.advises("straggler["), "{:#}", why.why);
 }
 
@@ -336,7 +349,14 @@ fn why_follows_a_lock_convoy_from_one_holder_to_the_one_before() {
     if !why.has("waker") {
         return skip("nobody tells who wakes whom here");
     }
-    why.says(&["audio[", "late: ", "blocked", "until holder-3[", "until holder-2[", "holder-1["]);
+    why.says(&[
+        "audio[",
+        "late: ",
+        "blocked",
+        "until woken by holder-3[",
+        "until woken by holder-2[",
+        "holder-1[",
+    ]);
     why.says(&["ran for"]);
     assert!(why.millis("blocked", Some("holder-3")) >= 59, "{:#}", why.why);
     let report = recorded.folder.fxtrec(["report", "t.fxt"]).expect(0).stdout;
@@ -358,9 +378,9 @@ fn why_names_the_disk_that_an_fsync_waits_for() {
         return skip("there is no FUSE here");
     }
     let Some(why) = planted("slow-disk", &["--thread", "writer"]) else { return };
-    why.says(&["writer[", "late: ", "blocked", "until disk[", "which slept"]);
+    why.says(&["writer[", "late: ", "blocked", "until woken by disk[", "which slept"]);
     if why.has("syscall") {
-        why.says(&["blocked", "in fsync on ", "until disk[", "in clock_nanosleep until"]);
+        why.says(&["blocked", "in fsync on ", "until woken by disk[", "in clock_nanosleep until"]);
     }
     assert!(why.millis("blocked", Some("disk")) >= 59, "{:#}", why.why);
     assert_eq!(why.class_of_longest(), if why.has("syscall") { "disk" } else { "unknown" });
@@ -374,8 +394,8 @@ fn why_tells_sockets_of_a_network_from_others_where_there_are_stacks() {
     for (scene, stacks, class, clause) in [
         ("network", true, "network", "in recvfrom on TCP 127.0.0.1:"),
         // The packet wakes from an interrupt, and is known to be the server's.
-        ("network", false, "socket", "in recvfrom until server["),
-        ("local-socket", true, "socket", "in recvfrom on a Unix socket until server["),
+        ("network", false, "socket", "in recvfrom until woken by server["),
+        ("local-socket", true, "socket", "in recvfrom on a Unix socket until woken by server["),
     ] {
         let options: &[&str] = if stacks { &["--stacks"] } else { &["--stacks=none"] };
         let recorded = Recorded::with(options, &[PLANTED, scene]);
@@ -415,7 +435,7 @@ fn why_names_the_thread_that_brings_the_pages_of_a_storm_of_faults() {
         return;
     }
     let Some(why) = planted("page-faults", &[]) else { return };
-    why.says(&["reader[", " for 'walk', ", "blocked", "until pager["]);
+    why.says(&["reader[", " for 'walk', ", "blocked", "until woken by pager["]);
     if why.has("syscall") {
         why.says(&["blocked", "outside of system calls (a page fault"]);
     }
@@ -429,7 +449,7 @@ fn why_follows_a_request_that_one_thread_begins_and_another_ends() {
     }
     let Some(why) = planted("async", &["--span", "request"]) else { return };
     why.says(&["worker-2[", " for 'request', which worker-1[", " began, ", "the median of 2: "]);
-    why.says(&["blocked", "until backend["]);
+    why.says(&["blocked", "until woken by backend["]);
     assert_eq!(why.why["begun_on"]["comm"], "worker-1");
     assert!(why.millis("blocked", Some("backend")) >= 50, "{:#}", why.why);
 }
@@ -442,8 +462,8 @@ fn why_finds_the_frame_that_took_longer_than_the_others() {
     let recorded = Recorded::of(&[PLANTED, "frames"]);
     let why = recorded.explain(&[]);
     let timer = match why.has("interrupt_kind") {
-        true => "until its own timer",
-        false => "until an interrupt or a timer",
+        true => "until woken by its own timer",
+        false => "until woken by an interrupt or a timer",
     };
     why.says(&["audio[", " for 'mix', ", "more than the median of 15: ", timer]);
     assert_eq!((&why.why["subject"], &why.why["spans"]), (&"span".into(), &15.into()));

@@ -15,7 +15,7 @@ use super::fork;
 use crate::engine::{Config, Engine, Mode, OnFull};
 use crate::packet::Packet;
 
-/// The maximum memory populated in advance, which takes the client's thread some 20 ms.
+/// The maximum memory populated in advance, which takes the client's thread about 20 ms.
 const MAX_POPULATED_BYTES: usize = 64 << 20;
 
 /// Why a descriptor is not accepted as a buffer.

@@ -7,7 +7,7 @@ use crate::event::{
     Call, Comm, Event, Futex, Kept, KernelLock, Kind, Loss, LostOthers, SliceFacts, Switch, Taken,
     Throttle, Wake, WakeKind, Waker,
 };
-use crate::order::{Backlog, Lane as Place, Merger, QUEUE_EVENTS, Queue};
+use crate::order::{Backlog, Lane as MergeLane, Merger, QUEUE_EVENTS, Queue};
 use crate::readers::{Look, ReadRing, WORTH_COPYING};
 use fxtrec_kernel::bpf::lane::{Lane, LaneCounts, NAMES, RawRecord, Record, RecordKind};
 use fxtrec_kernel::bpf::origins::{Bytes, Origin, RawOrigin};
@@ -121,7 +121,7 @@ pub(super) struct CpuLane {
     /// Whether no program was writing during that read.
     at_rest: bool,
     /// The queue for events that no record reports.
-    queue: Place,
+    queue: MergeLane,
     /// Nested events, those in the middle of another event, that were already reported as lost.
     told_nested: u64,
     away: Away,
@@ -298,7 +298,7 @@ impl CpuLane {
 impl ReadRing for CpuLane {
     const WORTH_SHARING: usize = WORTH_COPYING;
 
-    fn lane(&self) -> Place {
+    fn lane(&self) -> MergeLane {
         self.queue
     }
 
@@ -318,7 +318,7 @@ impl Backlog for CpuLane {
         self.cpu
     }
 
-    fn queue(&self) -> Place {
+    fn queue(&self) -> MergeLane {
         self.queue
     }
 

@@ -153,7 +153,7 @@ impl Ledger {
             self.machine.forget(cpu, time);
         }
         // The thread that was expected to have it may have slept since.
-        let before = self.machine.seat(cpu).occupant.and_then(|it| it.thread());
+        let before = self.machine.cpu_state(cpu).occupant.and_then(|it| it.thread());
         for thread in before.into_iter().chain(now.thread()) {
             self.end_turn(Has::Thread(thread), State::Unknown, Nanos(time.0));
         }

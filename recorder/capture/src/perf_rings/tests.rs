@@ -79,14 +79,14 @@ fn cpus_that_come_are_opened_and_enabled_and_those_that_go_are_closed() {
     let opened = machine.asked().len();
 
     machine.write(ONLINE, "0-1\n");
-    rings.look_for_cpus(&Suspects::These(Vec::new()), &mut merger).expect("nothing is refused");
+    rings.look_for_cpus(&MaybeOffline::These(Vec::new()), &mut merger).expect("nothing is refused");
     assert_eq!(numbers(&rings), [0, 1]);
     let asked = machine.asked().split_off(opened);
     assert!(asked.iter().all(|call| !call.ends_with("cpu 0")), "CPU 0 stays open: {asked:?}");
     assert_eq!(asked.iter().filter(|call| *call == "enable").count(), 4, "{asked:?}");
 
     machine.write(ONLINE, "0-2\n");
-    rings.look_for_cpus(&Suspects::These(Vec::new()), &mut merger).expect("nothing is refused");
+    rings.look_for_cpus(&MaybeOffline::These(Vec::new()), &mut merger).expect("nothing is refused");
     assert_eq!(numbers(&rings), [0, 1, 2]);
 }
 
@@ -96,7 +96,9 @@ fn a_list_of_cpus_that_cannot_be_read_leaves_the_recorded_ones_alone() {
     let mut merger = Merger::new();
     let mut rings = rings_on(&machine, &mut merger);
     machine.write(ONLINE, "nonsense\n");
-    rings.look_for_cpus(&Suspects::These(Vec::new()), &mut merger).expect_err("expected a list");
+    rings
+        .look_for_cpus(&MaybeOffline::These(Vec::new()), &mut merger)
+        .expect_err("expected a list");
     assert_eq!(numbers(&rings), [0, 1]);
 }
 
@@ -153,7 +155,7 @@ fn without_the_kernels_messages_every_look_finds_the_dead() {
     let mut merger = Merger::new();
     let mut rings = rings_on(&machine, &mut merger);
     machine.kill_cpu(1);
-    rings.look_for_cpus(&Suspects::All, &mut merger).expect("nothing is refused");
+    rings.look_for_cpus(&MaybeOffline::All, &mut merger).expect("nothing is refused");
     assert_eq!(told(&mut merger).len(), 4);
     assert_eq!(numbers(&rings), [0, 1]);
 }
@@ -248,7 +250,7 @@ fn events_that_were_counted_and_neither_written_nor_lost_are_unreported() {
     assert_eq!(rings.stats().unreported.total(), 0, "there may be more in the rings");
     // For one CPU, that is the end of the recording; the other one ends earlier.
     machine.write(ONLINE, "0\n");
-    rings.look_for_cpus(&Suspects::These(Vec::new()), &mut merger).expect("nothing is refused");
+    rings.look_for_cpus(&MaybeOffline::These(Vec::new()), &mut merger).expect("nothing is refused");
     rings.report_remaining_losses(&mut merger);
     assert_eq!(rings.stats().unreported, SchedEvents { switches: 4, others: 2 });
     let lost = told(&mut merger).into_iter().filter(|(_, kind)| matches!(kind, Kind::Lost(_)));

@@ -31,7 +31,7 @@ use fxtrec_kernel::symbols::KernelSymbols;
 use fxtrec_sched::backtrace::{Kind, link_flags, problem};
 use fxtrec_units::{Nanos, Pid, Tid};
 
-/// How often the ring is checked. It has room for the samples of some thousand long waits.
+/// How often the ring is checked. It has space for the samples of a few thousand long waits.
 pub(super) const LOOK: Duration = Duration::from_millis(10);
 
 /// How often the ring is checked while there are neither samples nor code records, if stacks were not requested.

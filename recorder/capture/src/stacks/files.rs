@@ -8,7 +8,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use fxtrec_kernel::code::ExecutableMapping;
-use fxtrec_kernel::worker::{Message, Patience, Start, Worker, Workers};
+use fxtrec_kernel::worker::{AnswerTimeout, Message, Start, Worker, Workers};
 
 use super::python::layout::CodeLayout;
 use super::python::objects::{self, Found};
@@ -16,7 +16,8 @@ use super::reader::{self, Described, Names};
 use super::wire::{Ask, Packed};
 
 /// How long to wait for a file.
-const PATIENCE: Patience = Patience { idle: Duration::from_secs(2), most: Duration::from_secs(6) };
+const PATIENCE: AnswerTimeout =
+    AnswerTimeout { idle: Duration::from_secs(2), most: Duration::from_secs(6) };
 
 /// Maximum time to wait without success, for all files together; after that, no more files are read.
 const MOST_LOST: Duration = Duration::from_secs(8);

@@ -11,7 +11,7 @@
 
 mod renamed;
 
-pub use renamed::{Place, Renamer};
+pub use renamed::{FrameLocation, Renamer};
 
 use std::collections::VecDeque;
 use std::sync::Arc;

@@ -17,8 +17,8 @@ use fxtrec_kernel::rights::Rights;
 use fxtrec_kernel::worker::{self, Message};
 use fxtrec_kernel::{process_files, shared_memory};
 use fxtrec_probe::elf::{
-    Arch, Budget, Dear, Elf, FileData, Functions, Names as Readable, ReadRef, Segment, data_of,
-    functions_at_while, go_frames, separate_debug_file_by, usable_frames,
+    Arch, Budget, CostlyRange, Elf, FileData, Functions, Names as Readable, ReadRef, Segment,
+    data_of, functions_at_while, go_frames, separate_debug_file_by, usable_frames,
 };
 use rustc_hash::FxHashMap;
 
@@ -107,11 +107,11 @@ impl Described {
         if let Some(python) = &self.python {
             python.pack(&mut to);
         }
-        if let Some(Tables { frames, index, dear }) = &self.tables {
+        if let Some(Tables { frames, index, costly }) = &self.tables {
             for section in [frames, index] {
                 to.number(section.address).text(&section.bytes);
             }
-            for Dear { start, end, work } in &**dear {
+            for CostlyRange { start, end, work } in &**costly {
                 to.number(*start).number(*end).number(u64::from(*work));
             }
         }
@@ -135,11 +135,12 @@ impl Described {
         let mut section = || Some((from.number()?, from.text()?));
         let mut section = || section().map(|(address, it)| Section { bytes: it.into(), address });
         let sections = section().zip(section());
-        let dear = std::iter::from_fn(|| {
+        let costly = std::iter::from_fn(|| {
             let (start, end) = (from.number()?, from.number()?);
-            Some(Dear { start, end, work: from.small()? })
+            Some(CostlyRange { start, end, work: from.small()? })
         });
-        let tables = sections.map(|(frames, index)| Tables { frames, index, dear: dear.collect() });
+        let tables =
+            sections.map(|(frames, index)| Tables { frames, index, costly: costly.collect() });
         Some(Described { build_id, segments, symbols, is_readable, rights, python, tables })
     }
 }
@@ -326,11 +327,11 @@ fn tables<'d, R: ReadRef<'d>>(elf: &Elf<'d, R>, room: usize) -> Option<Tables> {
     }
     let mut usable = usable_frames(parts(&frames), index.as_ref().map(parts))?;
     if let Some(go) = &go {
-        go.mark(&mut usable.dear);
+        go.mark(&mut usable.costly);
     }
     // One copy for all programs that have mapped the file; otherwise each of their mappings would get its own.
     let made = usable.index.map(|it| Section { bytes: it.into(), address: frames.address });
-    let tables = Tables { index: made.or(index)?, frames, dear: usable.dear.into() };
+    let tables = Tables { index: made.or(index)?, frames, costly: usable.costly.into() };
     (tables.bytes() <= room).then_some(tables)
 }
 

@@ -10,7 +10,7 @@
 //!   frame pointers                          \--> own function <-- own function <-- main     as the kernel walked them
 //! ```
 //!
-//! Tables may be crafted to take any amount of time, so where they are expensive ([`Dear`]) there is a budget for each stack, and one for
+//! Tables may be crafted to take any amount of time, so where they are expensive ([`CostlyRange`]) there is a budget for each stack, and one for
 //! all stacks within a second. Beyond these budgets, stacks are unwound by frame pointers, and marked.
 
 use std::fmt;
@@ -33,7 +33,7 @@ use framehop::{
 };
 
 use fxtrec_kernel::bpf::stacks::{Registers, Walked};
-use fxtrec_probe::elf::Dear;
+use fxtrec_probe::elf::CostlyRange;
 use fxtrec_sched::backtrace::problem;
 
 /// The maximum number of functions of a program in a stack: as many as a record has room for in addition to the kernel's.
@@ -59,20 +59,20 @@ pub(super) struct Tables {
     /// `.eh_frame_hdr`, the index that finds a function in the tables.
     pub(super) index: Section,
     /// The ranges where they are expensive.
-    pub(super) dear: Arc<[Dear]>,
+    pub(super) costly: Arc<[CostlyRange]>,
 }
 
 impl Tables {
     /// Bytes that they take.
     pub(super) fn bytes(&self) -> usize {
-        self.frames.bytes.len() + self.index.bytes.len() + size_of_val(&*self.dear)
+        self.frames.bytes.len() + self.index.bytes.len() + size_of_val(&*self.costly)
     }
 
     /// How much work it may take to find the rules at an address in the file; 0 if it is little.
     pub(super) fn work_at(&self, address: u64) -> u32 {
-        let behind = self.dear.partition_point(|dear| dear.start <= address);
-        let dear = behind.checked_sub(1).map(|at| self.dear[at]);
-        dear.filter(|dear| address < dear.end).map_or(0, |dear| dear.work)
+        let behind = self.costly.partition_point(|costly| costly.start <= address);
+        let costly = behind.checked_sub(1).map(|at| self.costly[at]);
+        costly.filter(|costly| address < costly.end).map_or(0, |costly| costly.work)
     }
 }
 
@@ -423,9 +423,9 @@ mod tests {
     #[test]
     fn work_is_looked_up_by_address() {
         let section = || Section { bytes: Arc::default(), address: 0 };
-        let dear = [(10, 20, 7), (20, 30, 8), (50, u64::MAX, 9)];
-        let dear = dear.map(|(start, end, work)| Dear { start, end, work });
-        let tables = Tables { frames: section(), index: section(), dear: dear.into() };
+        let costly = [(10, 20, 7), (20, 30, 8), (50, u64::MAX, 9)];
+        let costly = costly.map(|(start, end, work)| CostlyRange { start, end, work });
+        let tables = Tables { frames: section(), index: section(), costly: costly.into() };
         let work = [9, 10, 19, 20, 29, 30, 49, 50].map(|address| tables.work_at(address));
         assert_eq!(work, [0, 7, 7, 8, 8, 0, 0, 9]);
     }

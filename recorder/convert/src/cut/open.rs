@@ -213,7 +213,7 @@ impl Open {
         target: &mut Target<'_>,
     ) -> Result<(), ConvertError> {
         let (from, filter) = (window.from, &window.filter);
-        for (number, seat) in (0..=u16::MAX).zip(self.machine.seats()) {
+        for (number, seat) in (0..=u16::MAX).zip(self.machine.cpu_states()) {
             let Some(occupant) = seat.occupant else { continue };
             let (cpu, has) = (Cpu(number), occupant.thread().unwrap_or_default());
             let nobody = filter.nobody(cpu);

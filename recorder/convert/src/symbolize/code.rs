@@ -36,7 +36,7 @@ const MOST_PATHS: usize = 4;
 const MOST_FOUND: usize = 64 * 1024;
 
 /// The number of a file, and an address in it.
-type Place = (u32, u64);
+type FileOffset = (u32, u64);
 
 /// An address of a process, and the process's module that contains it, if known.
 type Named = (Process, Option<u16>, u64);
@@ -79,7 +79,7 @@ struct Mapped {
 }
 
 impl Mapped {
-    fn place(&self, address: u64) -> Option<(u16, Place)> {
+    fn place(&self, address: u64) -> Option<(u16, FileOffset)> {
         let into = address.checked_sub(self.start).filter(|into| *into < self.length)?;
         Some((self.module, (self.file, into.wrapping_add(self.address))))
     }
@@ -94,7 +94,7 @@ struct Memory {
 }
 
 /// The module of an address and its offset there, if it has one, after this many mappings.
-type Found = (usize, Option<(u16, Place)>);
+type Found = (usize, Option<(u16, FileOffset)>);
 
 /// The information about code in a trace.
 #[derive(Debug, Default)]
@@ -207,13 +207,13 @@ impl Code {
     }
 
     /// Remembers that a frame of a blob needs a name.
-    pub(super) fn want_place(&mut self, place: &perfetto::Place<'_>) {
+    pub(super) fn want_place(&mut self, place: &perfetto::FrameLocation<'_>) {
         if let Some(file) = self.file(place.in_kernel, place.path, place.build_id) {
             self.want_address((file, place.within), true);
         }
     }
 
-    fn want_address(&mut self, (file, address): Place, returned_to: bool) {
+    fn want_address(&mut self, (file, address): FileOffset, returned_to: bool) {
         let Some(file) = self.files.get_mut(file as usize) else { return };
         file.frames += 1;
         if let Some(known) = file.addresses.get_mut(&address) {
@@ -232,7 +232,7 @@ impl Code {
     }
 
     /// The module of the process, the file that contains an address, and the address in the file.
-    fn find(&mut self, process: Process, address: u64) -> Option<(u16, Place)> {
+    fn find(&mut self, process: Process, address: u64) -> Option<(u16, FileOffset)> {
         let memory = self.memory.get(&process)?;
         let told = memory.told.min(memory.all.len());
         if let Some(&(when, place)) = self.found.get(&(process, address))
@@ -325,7 +325,7 @@ impl Code {
     }
 
     /// The name of a frame of a blob.
-    pub(super) fn name_at(&self, place: &perfetto::Place<'_>) -> Option<&str> {
+    pub(super) fn name_at(&self, place: &perfetto::FrameLocation<'_>) -> Option<&str> {
         let file = self.by_build.get(&(place.in_kernel, place.build_id.to_owned()))?;
         let name = self.files.get(*file as usize)?.addresses.get(&place.within)?.name?;
         self.names.get(name as usize).map(|name| &**name)

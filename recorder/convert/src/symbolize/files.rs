@@ -7,7 +7,7 @@ use std::borrow::Cow;
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
-use fxtrec_kernel::worker::{Patience, Workers};
+use fxtrec_kernel::worker::{AnswerTimeout, Workers};
 
 use super::code::Build;
 use super::reader::{Answer, Question};
@@ -18,8 +18,8 @@ use crate::report::Report;
 const MOST_NOTES: usize = 10;
 
 /// How long to wait for a file: a kernel with its debug information takes seconds.
-const PATIENCE: Patience =
-    Patience { idle: Duration::from_secs(5), most: Duration::from_secs(120) };
+const PATIENCE: AnswerTimeout =
+    AnswerTimeout { idle: Duration::from_secs(5), most: Duration::from_secs(120) };
 
 /// The maximum time to waste on files that do not respond.
 const MOST_LOST: Duration = Duration::from_secs(180);

@@ -23,7 +23,7 @@ use super::sys::{AttachedLocation, BpfSys, MapKind, MapSpec, On, Places};
 use crate::format::{self, Field};
 use crate::perf::page_size;
 use crate::sys::Mapping;
-use crate::uprobe::{Binary, Place};
+use crate::uprobe::{Binary, ProbeSite};
 
 const NAME: &str = "fxtrec_probe";
 
@@ -112,7 +112,7 @@ fn register(place: &str) -> Option<i16> {
 /// A location, and the values to read there.
 #[derive(Clone, Debug)]
 pub struct Probe {
-    pub place: Place,
+    pub place: ProbeSite,
     /// The number of its samples, at [`NUMBER_AT`].
     pub number: u16,
     /// Whether its samples are written to the second output.
@@ -130,7 +130,7 @@ pub fn field(name: &str, index: usize, bytes: usize) -> Option<Field> {
         offset: offset_of!(Hit, values) + index * size_of::<u64>() + skipped,
         size: bytes,
         signed: false,
-        place: format::Place::Inline,
+        place: format::FieldLocation::Inline,
         array_len: None,
     })
 }
@@ -184,7 +184,7 @@ impl Links {
         let program = Loaded::new(sys, &programs.get(NAME, On::Places)?)?;
         let mut groups: Vec<(&Binary, bool, Vec<AttachedLocation>)> = Vec::new();
         for probe in probes {
-            let Place { binary, offset, on_return, semaphore } = &probe.place;
+            let ProbeSite { binary, offset, on_return, semaphore } = &probe.place;
             // An equal way is already among them.
             let way = ways.binary_search(&Way::of(probe)).unwrap_or_default();
             let cookie = (way as u64) << WAY_SHIFT | u64::from(probe.number);
@@ -313,7 +313,7 @@ mod tests {
     fn probe(binary: &Binary, number: u16, on_return: bool, values: &[Value]) -> Probe {
         let semaphore = (number == 2).then_some(0x4010);
         let (binary, offset) = (binary.clone(), 0x1000 + u64::from(number));
-        let place = Place { binary, offset, on_return, semaphore };
+        let place = ProbeSite { binary, offset, on_return, semaphore };
         Probe { place, number, user_stack: false, values: values.to_vec() }
     }
 

@@ -6,7 +6,7 @@
 //!   event   | type_len, time_delta | array ...          four bytes, then the payload
 //! ```
 
-use crate::format::{Format, FormatError, Place};
+use crate::format::{FieldLocation, Format, FormatError};
 
 /// Bit of `commit`: events that should precede this page were overwritten.
 const MISSED: u64 = 1 << 31;
@@ -89,7 +89,7 @@ impl PageLayout {
         let format = Format::parse(&text)?;
         let word = |name: &'static str, sizes: &[usize]| {
             let field = format.field(name)?;
-            match field.place == Place::Inline && sizes.contains(&field.size) {
+            match field.place == FieldLocation::Inline && sizes.contains(&field.size) {
                 true => Ok(Word { offset: field.offset, size: field.size }),
                 false => Err(PageLayoutError::Size { field: name, size: field.size }),
             }

@@ -7,7 +7,7 @@
 use std::io;
 use std::path::PathBuf;
 
-use super::Place;
+use super::ProbeSite;
 use crate::format::Format;
 use crate::ftrace::owner::Owner;
 use crate::sys::Sys;
@@ -61,7 +61,7 @@ pub struct Defined {
     pub format: Format,
 }
 
-fn letter(place: &Place) -> char {
+fn letter(place: &ProbeSite) -> char {
     if place.on_return { 'r' } else { 'p' }
 }
 
@@ -80,7 +80,7 @@ impl Definitions {
     ///
     /// # Errors
     /// [`DefinitionError`].
-    pub fn add(&mut self, place: &Place, args: &[Fetch]) -> Result<Defined, DefinitionError> {
+    pub fn add(&mut self, place: &ProbeSite, args: &[Fetch]) -> Result<Defined, DefinitionError> {
         let name = format!("{}{}", letter(place), self.names.len());
         self.define(&name, place, args)?;
         self.names.push(name.clone());
@@ -96,13 +96,13 @@ impl Definitions {
     pub fn extend(
         &mut self,
         event: &str,
-        place: &Place,
+        place: &ProbeSite,
         args: &[Fetch],
     ) -> Result<(), DefinitionError> {
         self.define(event, place, args)
     }
 
-    fn define(&self, name: &str, place: &Place, args: &[Fetch]) -> Result<(), DefinitionError> {
+    fn define(&self, name: &str, place: &ProbeSite, args: &[Fetch]) -> Result<(), DefinitionError> {
         let (kind, path) = (letter(place), place.binary.path());
         let mut line =
             format!("{kind}:{}/{name} {}:{:#x}", self.group, path.display(), place.offset);
@@ -212,9 +212,9 @@ mod tests {
         (sys, tracefs)
     }
 
-    fn place() -> Place {
+    fn place() -> ProbeSite {
         let binary = Binary::new(File::open("/dev/null").expect("there is one"));
-        Place { binary, offset: 0x1139, on_return: false, semaphore: Some(0x4010) }
+        ProbeSite { binary, offset: 0x1139, on_return: false, semaphore: Some(0x4010) }
     }
 
     fn group() -> String {
@@ -231,7 +231,7 @@ mod tests {
         let place = place();
         let defined = definitions.add(&place, &args).expect("nothing is refused");
         assert_eq!((defined.format.id, defined.name.as_str()), (2326, "p0"));
-        let second = Place { offset: 0x1200, semaphore: None, ..place.clone() };
+        let second = ProbeSite { offset: 0x1200, semaphore: None, ..place.clone() };
         definitions.extend(&defined.name, &second, &args).expect("nothing is refused");
         drop(definitions);
         let path = place.binary.path();

@@ -48,7 +48,7 @@ impl Binary {
 
 /// A location in a program at which the kernel reports each hit.
 #[derive(Clone, Debug)]
-pub struct Place {
+pub struct ProbeSite {
     pub binary: Binary,
     /// Offset in the file, in bytes.
     pub offset: u64,
@@ -63,7 +63,7 @@ pub struct Place {
 pub struct Uprobe {
     /// How this kernel describes it.
     pub pmu: Pmu,
-    pub place: Place,
+    pub place: ProbeSite,
 }
 
 impl Uprobe {

@@ -30,7 +30,7 @@ fuzz_target!(|bytes: &[u8]| {
     }
     if let Some(frames) = go_frames(&elf, 1 << 20) {
         let usable = usable_frames((&frames.bytes, frames.address), None);
-        frames.mark(&mut usable.unwrap_or_default().dear);
+        frames.mark(&mut usable.unwrap_or_default().costly);
     }
     let mut addresses: Vec<u64> = Vec::new();
     for code in elf.segments().iter().filter(|segment| segment.executable).take(4) {

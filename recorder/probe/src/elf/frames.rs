@@ -7,7 +7,7 @@
 //! as the file. So reading is limited, and an index (`.eh_frame_hdr`) is used only if it leads to entries that were checked.
 //!
 //! To find the rules at an address, all instructions before it are followed, and some are expensive: DW_CFA_remember_state copies the rules
-//! of up to 192 registers. So the work that each entry may take is added up here, and those that take much are listed ([`Dear`]), so that
+//! of up to 192 registers. So the work that each entry may take is added up here, and those that take much are listed ([`CostlyRange`]), so that
 //! the unwinder can give them a budget. Among four million entries in 2400 files of Debian, Rust and Chromium, 1900 are expensive (0.05 %):
 //! the longest functions of compilers, with at most 22 000 steps.
 
@@ -26,7 +26,7 @@ const LONGEST: usize = 64 << 10;
 const READS: usize = 4;
 
 /// An entry with at least this much work is listed.
-const DEAR: u64 = 512;
+const COSTLY: u64 = 512;
 
 /// How many registers can have rules.
 const MOST_RULES: usize = 192;
@@ -49,12 +49,12 @@ pub struct Usable {
     /// An index as a linker would write it for the tables, by their contents; `None` if the file's own index can be used.
     pub index: Option<Vec<u8>>,
     /// In ascending order.
-    pub dear: Vec<Dear>,
+    pub costly: Vec<CostlyRange>,
 }
 
 /// Addresses at which it takes much work to find the rules.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Dear {
+pub struct CostlyRange {
     pub start: u64,
     pub end: u64,
     /// At most, in executed instructions.
@@ -64,14 +64,14 @@ pub struct Dear {
 /// Whether `frames` and `index` can be used, each the bytes of a section and its address.
 pub fn usable(frames: (&[u8], u64), index: Option<(&[u8], u64)>) -> Option<Usable> {
     let mut entries = Check::new(frames).entries()?;
-    if let Some(dear) = index.and_then(|index| leads_to(index, frames, &entries)) {
-        return Some(Usable { index: None, dear });
+    if let Some(costly) = index.and_then(|index| leads_to(index, frames, &entries)) {
+        return Some(Usable { index: None, costly });
     }
     entries.sort_unstable_by_key(|entry| (entry.start, entry.at));
     let index = Some(index_of(&entries, frames.1)?);
-    let mut dear = Dears::default();
-    entries.iter().for_each(|entry| dear.add(entry));
-    Some(Usable { index, dear: dear.done() })
+    let mut costly = CostlyRanges::default();
+    entries.iter().for_each(|entry| costly.add(entry));
+    Some(Usable { index, costly: costly.done() })
 }
 
 /// `None` if the functions are too far from the tables.
@@ -101,13 +101,13 @@ struct Entry {
 /// Makes the list from entries in the order of an index. A search finds the last entry before an address, even if the function does not
 /// reach that far; the first entry for addresses before all; and any of several entries with the same beginning.
 #[derive(Default)]
-struct Dears {
-    all: Vec<Dear>,
+struct CostlyRanges {
+    all: Vec<CostlyRange>,
     /// Where the last entry begins, and the most work of those that begin there.
     last: Option<(u64, u64)>,
 }
 
-impl Dears {
+impl CostlyRanges {
     fn add(&mut self, entry: &Entry) {
         match &mut self.last {
             Some((start, work)) if *start == entry.start => *work = entry.work.max(*work),
@@ -120,12 +120,12 @@ impl Dears {
     }
 
     fn end(&mut self, end: u64) {
-        if let Some((start, work)) = self.last.filter(|(_, work)| *work >= DEAR) {
-            self.all.push(Dear { start, end, work: work.try_into().unwrap_or(u32::MAX) });
+        if let Some((start, work)) = self.last.filter(|(_, work)| *work >= COSTLY) {
+            self.all.push(CostlyRange { start, end, work: work.try_into().unwrap_or(u32::MAX) });
         }
     }
 
-    fn done(mut self) -> Vec<Dear> {
+    fn done(mut self) -> Vec<CostlyRange> {
         self.end(u64::MAX);
         self.all
     }
@@ -275,12 +275,16 @@ impl<'b> Check<'b> {
 }
 
 /// Which addresses are expensive, by an index whose rows are `entries`, in ascending order of where functions begin; `None` if it has others.
-fn leads_to(index: (&[u8], u64), frames: (&[u8], u64), entries: &[Entry]) -> Option<Vec<Dear>> {
+fn leads_to(
+    index: (&[u8], u64),
+    frames: (&[u8], u64),
+    entries: &[Entry],
+) -> Option<Vec<CostlyRange>> {
     let bases = BaseAddresses::default().set_eh_frame(frames.1).set_eh_frame_hdr(index.1);
     let parsed = EhFrameHdr::new(index.0, LittleEndian).parse(&bases, POINTER).ok()?;
     let table = parsed.table()?;
     let first = parsed.eh_frame_ptr().direct().ok()?;
-    let (mut rows, mut dear, mut last) = (table.iter(&bases), Dears::default(), 0);
+    let (mut rows, mut costly, mut last) = (table.iter(&bases), CostlyRanges::default(), 0);
     while let Some((start, pointer)) = rows.next().ok()? {
         let (start, at) = (start.direct().ok()?, pointer.direct().ok()?);
         // Addresses before the first entry are treated like those far after it.
@@ -289,9 +293,9 @@ fn leads_to(index: (&[u8], u64), frames: (&[u8], u64), entries: &[Entry]) -> Opt
         if entry.start != start || start < std::mem::replace(&mut last, start) {
             return None;
         }
-        dear.add(entry);
+        costly.add(entry);
     }
-    Some(dear.done())
+    Some(costly.done())
 }
 
 #[cfg(test)]
@@ -340,7 +344,7 @@ mod tests {
     fn tables_with_an_expression_that_jumps_are_not_used() {
         // DW_OP_breg7 8; DW_OP_skip -3; DW_OP_lit0, DW_OP_bra -4.
         let plain = frames(&expression(&[0x77, 8]));
-        assert!(usable((&plain, ADDRESS), None).is_some_and(|it| it.dear.is_empty()));
+        assert!(usable((&plain, ADDRESS), None).is_some_and(|it| it.costly.is_empty()));
         for jumping in [&[0x2F, 0xFD, 0xFF][..], &[0x30, 0x28, 0xFC, 0xFF]] {
             let endless = frames(&expression(jumping));
             assert_eq!(usable((&endless, ADDRESS), None), None, "{jumping:x?}");
@@ -408,12 +412,12 @@ mod tests {
         let work = |instructions: &[u8]| {
             let found = usable((&frames(instructions), ADDRESS), None).expect("it can be used");
             // The only entry is found for all addresses.
-            let whole = |it: &Dear| (it.start, it.end) == (0, u64::MAX);
-            assert!(found.dear.iter().all(whole) && found.dear.len() < 2, "{:?}", found.dear);
-            found.dear.first().map_or(0, |dear| dear.work)
+            let whole = |it: &CostlyRange| (it.start, it.end) == (0, u64::MAX);
+            assert!(found.costly.iter().all(whole) && found.costly.len() < 2, "{:?}", found.costly);
+            found.costly.first().map_or(0, |costly| costly.work)
         };
-        assert_eq!(work(&[0; DEAR as usize - 1]), 0);
-        assert_eq!(work(&[0; DEAR as usize]), DEAR as u32);
+        assert_eq!(work(&[0; COSTLY as usize - 1]), 0);
+        assert_eq!(work(&[0; COSTLY as usize]), COSTLY as u32);
         // DW_CFA_same_value of 120 registers, twice, and then DW_CFA_remember_state with DW_CFA_restore_state.
         let rules: Vec<u8> = (0..120).flat_map(|register| [0x08, register]).collect();
         let (first, second) = (120 + 120 * 121 / 2, 120 + 120 * 120);
@@ -428,16 +432,16 @@ mod tests {
 
     #[test]
     fn work_is_listed_from_one_beginning_to_the_next() {
-        let mut dear = Dears::default();
-        let (little, much) = (DEAR - 1, DEAR * 2);
+        let mut costly = CostlyRanges::default();
+        let (little, much) = (COSTLY - 1, COSTLY * 2);
         for (start, work) in [(10, much), (20, little), (20, much), (20, little), (30, little)] {
-            dear.add(&Entry { at: 0, start, work });
+            costly.add(&Entry { at: 0, start, work });
         }
-        dear.add(&Entry { at: 0, start: 40, work: u64::MAX });
-        let range = |start, end, work| Dear { start, end, work };
+        costly.add(&Entry { at: 0, start: 40, work: u64::MAX });
+        let range = |start, end, work| CostlyRange { start, end, work };
         let work = much as u32;
         let listed = [range(0, 20, work), range(20, 30, work), range(40, u64::MAX, u32::MAX)];
-        assert_eq!(dear.done(), listed);
+        assert_eq!(costly.done(), listed);
     }
 
     proptest::proptest! {

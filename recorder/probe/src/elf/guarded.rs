@@ -11,7 +11,7 @@ use std::sync::Arc;
 
 use gimli::{EndianArcSlice, Error, Reader, ReaderOffsetId, Result, RunTimeEndian};
 
-/// How much of the stack may be used, in bytes: some hundred functions, each inlined into the next.
+/// How much of the stack may be used, in bytes: a few hundred functions, each inlined into the next.
 const DEEPEST: usize = 512 << 10;
 
 type Plain = EndianArcSlice<RunTimeEndian>;

@@ -37,7 +37,7 @@ pub(super) use debug::hex;
 pub use debug::{debug_file_of, separate_debug_file, separate_debug_file_by};
 pub use dynamic::Dynamic;
 pub use error::ElfError;
-pub use frames::{Dear, usable as usable_frames};
+pub use frames::{CostlyRange, usable as usable_frames};
 pub use functions::{Function, Functions};
 pub use go::{Frames as GoFrames, go_frames};
 pub use lines::{Line, Lines};
@@ -49,7 +49,7 @@ pub use select::{Selection, select};
 /// A larger symbol or string table, in bytes, is considered invalid.
 const LARGEST_TABLE: u64 = 1 << 31;
 
-/// Loaded files have some tens of sections and segments.
+/// Loaded files have a few dozen sections and segments.
 const MOST_HEADERS: u64 = 1 << 16;
 
 /// A processor whose calling convention fxtrec knows.

@@ -11,7 +11,7 @@ use super::args::{self, Arguments, FetchArg, Moment};
 use super::elf::{self, Elf, Functions, Selection};
 use super::error::{Problem, Symbols};
 use super::locate::{self, Context, Located};
-use super::spec::{Mode, Place, Spec, Value};
+use super::spec::{Mode, ProbePoint, Spec, Value};
 use super::{FileVersion, ProbeError, Site, SiteKind};
 use fxtrec_units::glob::is_glob;
 use fxtrec_units::nearest::nearest;
@@ -52,9 +52,9 @@ fn in_file(spec: &Spec, located: &Located) -> Result<Vec<Site>, Problem> {
     let (functions, _) = all_functions(&elf, located).map_err(of_elf)?;
     let file = File { path, version, elf: &elf, functions: &functions };
     match &spec.place {
-        Place::Function { pattern, offset } => file.functions(spec, pattern, *offset),
-        Place::Address(address) => file.address(spec, *address).map(|site| vec![site]),
-        Place::Usdt { provider, name } => file.usdt(spec, provider, name),
+        ProbePoint::Function { pattern, offset } => file.functions(spec, pattern, *offset),
+        ProbePoint::Address(address) => file.address(spec, *address).map(|site| vec![site]),
+        ProbePoint::Usdt { provider, name } => file.usdt(spec, provider, name),
     }
 }
 

@@ -36,7 +36,7 @@ pub struct Spec {
     pub name: Option<String>,
     /// The file it is in.
     pub binary: Binary,
-    pub place: Place,
+    pub place: ProbePoint,
     pub mode: Mode,
     pub args: Vec<Arg>,
 }
@@ -53,7 +53,7 @@ pub enum Binary {
 
 /// The location of a probe in a file.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Place {
+pub enum ProbePoint {
     /// This many bytes into the functions with this name, which may be a glob.
     Function {
         pattern: String,
@@ -71,7 +71,7 @@ pub enum Place {
     },
 }
 
-/// The kinds of records at a [`Place`].
+/// The kinds of records at a [`ProbePoint`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Mode {
     /// Each time it is reached.

@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 
 use super::cursor::Cursor;
-use super::{Arg, Binary, Mode, Place, Spec, SpecError, place, value};
+use super::{Arg, Binary, Mode, ProbePoint, Spec, SpecError, place, value};
 
 /// The kernel accepts no more arguments per probe.
 const MOST_ARGS: usize = 128;
@@ -56,7 +56,7 @@ fn binary(cursor: &mut Cursor<'_>) -> Result<Binary, SpecError> {
     })
 }
 
-fn args(cursor: &mut Cursor<'_>, place: &Place, mode: Mode) -> Result<Vec<Arg>, SpecError> {
+fn args(cursor: &mut Cursor<'_>, place: &ProbePoint, mode: Mode) -> Result<Vec<Arg>, SpecError> {
     let mut args: Vec<Arg> = Vec::new();
     loop {
         cursor.take_while(char::is_whitespace);
@@ -121,9 +121,9 @@ fn check_name(at: &Cursor<'_>, name: &str) -> Result<(), SpecError> {
 }
 
 /// The reason why this cannot be fetched here, if there is one.
-fn misplaced(value: &super::Value, place: &Place, mode: Mode) -> Option<&'static str> {
+fn misplaced(value: &super::Value, place: &ProbePoint, mode: Mode) -> Option<&'static str> {
     use super::Value;
-    let usdt = matches!(place, Place::Usdt { .. });
+    let usdt = matches!(place, ProbePoint::Usdt { .. });
     match value.innermost() {
         Value::Returned if usdt => Some("a USDT probe has no return value"),
         Value::Returned if mode == Mode::Hit => {
@@ -132,7 +132,7 @@ fn misplaced(value: &super::Value, place: &Place, mode: Mode) -> Option<&'static
         Value::Argument(_) if mode == Mode::Return => Some(
             "the arguments are no longer available when the function returns: use %span to record both",
         ),
-        Value::Argument(_) if matches!(place, Place::Function { offset, .. } if *offset != 0) => {
+        Value::Argument(_) if matches!(place, ProbePoint::Function { offset, .. } if *offset != 0) => {
             Some("argN is only valid at a function's first instruction: name the register instead")
         }
         _ => None,

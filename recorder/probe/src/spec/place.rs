@@ -6,7 +6,7 @@
 
 use super::cursor::Cursor;
 use super::value::parse_number;
-use super::{Mode, Place, SpecError};
+use super::{Mode, ProbePoint, SpecError};
 
 const MODES: &str = "expected return or span after '%'";
 
@@ -14,7 +14,7 @@ const MODES: &str = "expected return or span after '%'";
 const OPERATORS: [&str; 15] =
     ["<=>", "<<=", ">>=", "->*", "<<", ">>", "<=", ">=", "->", "()", "[]", "%=", "<", ">", "%"];
 
-pub(super) fn place(cursor: &mut Cursor<'_>) -> Result<(Place, Mode), SpecError> {
+pub(super) fn place(cursor: &mut Cursor<'_>) -> Result<(ProbePoint, Mode), SpecError> {
     let mut ahead = *cursor;
     // usdt::name is a function in a namespace with that name.
     if ahead.eat("usdt:") && !ahead.rest().starts_with(':') {
@@ -38,22 +38,22 @@ pub(super) fn place(cursor: &mut Cursor<'_>) -> Result<(Place, Mode), SpecError>
         return Err(cursor.error("expected the end, or a blank and an argument"));
     }
     let place = match address(pattern) {
-        Some(_) if quoted.is_some() => Place::Function { pattern: pattern.to_owned(), offset },
+        Some(_) if quoted.is_some() => ProbePoint::Function { pattern: pattern.to_owned(), offset },
         Some(Err(message)) => return Err(start.error(message)),
-        Some(Ok(address)) => Place::Address(
+        Some(Ok(address)) => ProbePoint::Address(
             address.checked_add(offset).ok_or_else(|| start.error("not a 64-bit address"))?,
         ),
-        None => Place::Function { pattern: pattern.to_owned(), offset },
+        None => ProbePoint::Function { pattern: pattern.to_owned(), offset },
     };
     match (&place, mode) {
-        (Place::Function { offset: 1.., .. }, Mode::Return | Mode::Span) => {
+        (ProbePoint::Function { offset: 1.., .. }, Mode::Return | Mode::Span) => {
             Err(start.error("%return and %span apply to whole functions: remove the offset"))
         }
         _ => Ok((place, mode)),
     }
 }
 
-fn usdt(cursor: &mut Cursor<'_>) -> Result<Place, SpecError> {
+fn usdt(cursor: &mut Cursor<'_>) -> Result<ProbePoint, SpecError> {
     let part = |cursor: &mut Cursor<'_>| -> String {
         cursor.take_while(|c| c != ':' && c != '%' && !c.is_whitespace()).to_owned()
     };
@@ -73,7 +73,7 @@ fn usdt(cursor: &mut Cursor<'_>) -> Result<Place, SpecError> {
     if cursor.rest().starts_with(':') {
         return Err(cursor.error("expected a blank and an argument, or the end"));
     }
-    Ok(Place::Usdt { provider, name })
+    Ok(ProbePoint::Usdt { provider, name })
 }
 
 /// An address, if `text` has the form of one.

@@ -12,7 +12,7 @@ fn error(text: &str) -> (usize, String) {
 fn function(text: &str) -> (String, u64, Mode) {
     let spec = parse(text);
     match spec.place {
-        Place::Function { pattern, offset } => (pattern, offset, spec.mode),
+        ProbePoint::Function { pattern, offset } => (pattern, offset, spec.mode),
         other => panic!("{text}: {other:?}"),
     }
 }
@@ -22,7 +22,7 @@ fn every_part_of_a_spec_is_taken_apart() {
     let spec = parse("draw=/opt/app/bin/app:render_frame%span width=arg1:u32 arg2:str ret");
     assert_eq!(spec.name.as_deref(), Some("draw"));
     assert_eq!(spec.binary, Binary::Path("/opt/app/bin/app".into()));
-    assert_eq!(spec.place, Place::Function { pattern: "render_frame".into(), offset: 0 });
+    assert_eq!(spec.place, ProbePoint::Function { pattern: "render_frame".into(), offset: 0 });
     assert_eq!(spec.mode, Mode::Span);
     let args: Vec<_> =
         spec.args.iter().map(|arg| (arg.name.as_str(), &arg.value, arg.ty)).collect();
@@ -52,8 +52,8 @@ fn offsets_and_modes_end_a_name() {
     assert_eq!(function(":main+7 %di"), ("main".into(), 7, Mode::Hit));
     assert_eq!(function(":main%return"), ("main".into(), 0, Mode::Return));
     assert_eq!(function(":\"a b\"%span"), ("a b".into(), 0, Mode::Span));
-    assert_eq!(parse("/a:0x401136 %di").place, Place::Address(0x40_1136));
-    assert_eq!(parse("/a:0x401136+4").place, Place::Address(0x40_113a));
+    assert_eq!(parse("/a:0x401136 %di").place, ProbePoint::Address(0x40_1136));
+    assert_eq!(parse("/a:0x401136+4").place, ProbePoint::Address(0x40_113a));
 }
 
 #[test]
@@ -89,8 +89,10 @@ fn names_of_cpp_and_rust_need_no_quotes() {
 
 #[test]
 fn a_usdt_probe_has_a_provider_and_a_name() {
-    let usdt =
-        |provider: &str, name: &str| Place::Usdt { provider: provider.into(), name: name.into() };
+    let usdt = |provider: &str, name: &str| ProbePoint::Usdt {
+        provider: provider.into(),
+        name: name.into(),
+    };
     assert_eq!(parse("libc:usdt:libc:setjmp arg1").place, usdt("libc", "setjmp"));
     assert_eq!(parse(":usdt:*:*").place, usdt("*", "*"));
     assert_eq!(function(":usdt::serve").0, "usdt::serve");
@@ -190,7 +192,7 @@ proptest::proptest! {
         let spec = parse(&format!("{name}={binary}:{pattern}+{offset:#x} v=%ax"));
         assert_eq!(spec.name, Some(name));
         assert_eq!(spec.binary, Binary::Path(binary.into()));
-        assert_eq!(spec.place, Place::Function { pattern: pattern.clone(), offset });
+        assert_eq!(spec.place, ProbePoint::Function { pattern: pattern.clone(), offset });
         let spec = parse(&format!(":{pattern}%span arg{argument}:i64"));
         assert_eq!(spec.args[0].value, Value::Argument(argument));
     }

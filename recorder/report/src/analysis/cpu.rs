@@ -235,7 +235,7 @@ impl Cpus {
     /// Changes the CPU with this number, and updates the balance of all CPUs.
     #[inline(always)]
     fn change<R>(&mut self, cpu: u16, now: u64, change: impl FnOnce(&mut CpuState) -> R) -> R {
-        let occupant = self.machine.seat(Cpu(cpu)).occupant;
+        let occupant = self.machine.cpu_state(Cpu(cpu)).occupant;
         let (state, balance) = self.get_with_balance(cpu);
         let result = change(state);
         balance.weigh(state, occupant, now);

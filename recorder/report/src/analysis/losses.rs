@@ -170,7 +170,7 @@ impl<O: Observer> Analysis<O> {
         }
         let Some(Cpu(cpu)) = cpu_of(event.args, "cpu") else { return true };
         let now = self.now;
-        let is_vacant = self.cpus.machine.seat(Cpu(cpu)).occupant.is_none();
+        let is_vacant = self.cpus.machine.cpu_state(Cpu(cpu)).occupant.is_none();
         let Some(idle) = self.cpus.machine.offline(Cpu(cpu), Nanos(now)) else {
             // It is online again already, according to its events; or it had no events.
             self.vacant(Cpu(cpu), is_vacant);
@@ -202,7 +202,7 @@ impl<O: Observer> Analysis<O> {
         }
         if let Some(cpu) = cpu_of(event.args, "cpu") {
             self.cpus.machine.online(cpu, Nanos(self.now));
-            let is_vacant = self.cpus.machine.seat(cpu).occupant.is_none();
+            let is_vacant = self.cpus.machine.cpu_state(cpu).occupant.is_none();
             self.vacant(cpu, is_vacant);
         }
         true
@@ -236,7 +236,7 @@ impl<O: Observer> Analysis<O> {
             }
         };
         for number in hit {
-            begin = begin.min(self.cpus.machine.seat(number).since.0);
+            begin = begin.min(self.cpus.machine.cpu_state(number).since.0);
             let lost = self.cpus.machine.gap(&mut self.roster, number, (Nanos(now), Nanos(now)));
             let thread = lost.change.map(|change| Koid(change.thread.koid));
             let (time, cpu) = (Nanos(now), number);

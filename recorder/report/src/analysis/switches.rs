@@ -155,7 +155,7 @@ impl<O: Observer> Analysis<O> {
     /// missing.
     #[inline(always)]
     fn outgoing(&mut self, cpu: Cpu, out: Side) -> (Occupant, bool) {
-        let occupant = self.cpus.machine.seat(cpu).occupant;
+        let occupant = self.cpus.machine.cpu_state(cpu).occupant;
         let same = match occupant {
             Some(Occupant::Thread(key)) => key.koid == out.koid && self.roster.is_kept(key),
             Some(_) => self.cpus.get(cpu.0).koid == out.koid,

@@ -74,7 +74,7 @@ mod tests {
         let effect = Effect::of(&base, &new, ALPHA).expect("both sides have runs");
         assert_eq!((effect.base, effect.new), (10.0, 20.0));
         assert!((effect.ratio - 2.0).abs() < 1e-12, "{effect:?}");
-        let (low, high) = effect.bound.expect("five runs a side bound it");
+        let (low, high) = effect.bound.expect("five runs per side bound it");
         assert!(1.0 < low && low < 2.0 && 2.0 < high && high < 3.0, "{effect:?}");
         assert!(effect.p < 0.01);
     }
@@ -103,7 +103,7 @@ mod tests {
             let (base, new) = (of_side(false), of_side(true));
             if base.len() == 5 {
                 let effect = Effect::of(&base, &new, ALPHA).expect("both sides have runs");
-                let (low, high) = effect.bound.expect("five runs a side bound it");
+                let (low, high) = effect.bound.expect("five runs per side bound it");
                 assert_eq!(low <= 1.0 && 1.0 <= high, effect.p > ALPHA, "{effect:?}");
             }
         }

@@ -137,7 +137,7 @@ fn worst<'a>(blocked: &'a Blocked, wait: &'a Wait) -> Worst<'a> {
     }
 }
 
-fn place<'a>(blocked: &'a Blocked, place: &super::Place<'a>) -> Place<'a> {
+fn place<'a>(blocked: &'a Blocked, place: &super::StackWaits<'a>) -> Place<'a> {
     let mut threads: FxHashMap<u64, Thread<'a>> = FxHashMap::default();
     for wait in &place.waits {
         let thread = threads.entry(wait.thread.koid.0).or_insert_with(|| Thread {

@@ -85,7 +85,7 @@ pub struct Blocked {
 
 /// Waits with the same stack.
 #[derive(Debug)]
-pub struct Place<'a> {
+pub struct StackWaits<'a> {
     /// The index of one of their stacks; `None` if they have none.
     pub stack: Option<usize>,
     /// The missing parts of their stacks, combined.
@@ -254,11 +254,11 @@ impl Blocked {
     }
 
     /// The waits by stack, the longest total first. Stacks are equal if their functions are.
-    pub fn places(&self) -> Vec<Place<'_>> {
-        let mut places: FxHashMap<Option<Vec<String>>, Place<'_>> = FxHashMap::default();
+    pub fn places(&self) -> Vec<StackWaits<'_>> {
+        let mut places: FxHashMap<Option<Vec<String>>, StackWaits<'_>> = FxHashMap::default();
         for wait in &self.waits {
             let of = |number: usize| self.labels(&self.recorded.all[number]);
-            let place = places.entry(wait.stack.map(of)).or_insert_with(|| Place {
+            let place = places.entry(wait.stack.map(of)).or_insert_with(|| StackWaits {
                 stack: wait.stack,
                 problems: 0,
                 waits: Vec::new(),
@@ -268,7 +268,7 @@ impl Blocked {
             place.blocked += wait.blocked;
             place.waits.push(wait);
         }
-        let mut places: Vec<Place<'_>> = places.into_values().collect();
+        let mut places: Vec<StackWaits<'_>> = places.into_values().collect();
         places.sort_by_key(|place| (std::cmp::Reverse(place.blocked), place.waits[0].begin));
         places
     }

@@ -6,7 +6,7 @@ use std::time::Duration;
 use fxtrec_sched::backtrace::PROBLEMS;
 use fxtrec_units::text::{count, counted, noun, percent, short};
 
-use super::{Blocked, Place, Wait, Waker};
+use super::{Blocked, StackWaits, Wait, Waker};
 use crate::text::{party, printable};
 
 /// The maximum width of a function's name.
@@ -57,7 +57,7 @@ fn write_stack(
 }
 
 /// The threads that waited in a place: the one with the longest time, and the number of others.
-fn threads(place: &Place<'_>) -> String {
+fn threads(place: &StackWaits<'_>) -> String {
     let mut of: Vec<(u64, Duration, &Wait)> = Vec::new();
     for wait in &place.waits {
         match of.iter_mut().find(|(koid, ..)| *koid == wait.thread.koid.0) {

@@ -6,7 +6,7 @@ use std::path::Path;
 
 use nix::sys::stat::SFlag;
 
-use super::{OutFileError, Place, facts_of, refuse_inputs};
+use super::{OutFileError, OutputLocation, facts_of, refuse_inputs};
 use fxtrec_kernel::directory::{Facts, Fresh};
 use fxtrec_kernel::user::Owner;
 
@@ -40,7 +40,7 @@ pub struct Derived {
 /// The work to do when everything is written. If dropped before, an earlier file is kept.
 #[derive(Debug)]
 #[must_use = "the file has its name once it is committed"]
-pub struct Pending(Option<(Place, Fresh)>);
+pub struct Pending(Option<(OutputLocation, Fresh)>);
 
 impl Derived {
     /// Creates a file that will be `path`, derived from `inputs` and with the permissions `mode`. FIFOs and devices are opened directly;
@@ -59,7 +59,7 @@ impl Derived {
             let file = fxtrec_kernel::directory::inherited(1)?;
             return Ok(Derived { file, pending: Pending(None) });
         }
-        let place = Place::find(path, owner)?;
+        let place = OutputLocation::find(path, owner)?;
         if let Some(file) = place.special()? {
             return Ok(Derived { file, pending: Pending(None) });
         }
@@ -70,7 +70,7 @@ impl Derived {
     }
 }
 
-impl Place {
+impl OutputLocation {
     fn must_be_replaceable(&self) -> Result<(), OutFileError> {
         let there = self.directory.look(&self.name)?;
         if there.is_some_and(|there| there.kind() == SFlag::S_IFDIR) {

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use nix::fcntl::OFlag;
 use nix::sys::stat::SFlag;
 
-use super::{OutFileError, Place};
+use super::{OutFileError, OutputLocation};
 use fxtrec_kernel::user::Owner;
 
 /// Makes a directory unless it exists; its parent must exist. A link to a directory is accepted here; whether it can be trusted is checked
@@ -19,8 +19,8 @@ pub fn make_folder(path: &Path, owner: Option<Owner>) -> Result<(), OutFileError
         return Ok(());
     }
     let without_slash: PathBuf = path.components().collect();
-    let place = Place::find(&without_slash, owner)?;
-    let Place { directory, name, .. } = &place;
+    let place = OutputLocation::find(&without_slash, owner)?;
+    let OutputLocation { directory, name, .. } = &place;
     if let Some(there) = directory.look(name)? {
         return match there.kind() {
             SFlag::S_IFDIR | SFlag::S_IFLNK => Ok(()),

@@ -4,7 +4,7 @@
 //! chowned by name: see [`fxtrec_kernel::directory`].
 //!
 //! ```text
-//!  Place::find(path)   walks to the directory, holds it
+//!  OutputLocation::find(path)   walks to the directory, holds it
 //!    |
 //!    +-- special()     a FIFO or device that the user named: opened as it is, if it is the user's or root's
 //!    +-- record()      a recording: locked, has its name from the first byte on; an earlier file becomes NAME.old
@@ -44,7 +44,7 @@ use fxtrec_kernel::user::Owner;
 
 /// A name in a directory that is held open.
 #[derive(Clone, Debug)]
-pub struct Place {
+pub struct OutputLocation {
     directory: Directory,
     name: OsString,
     /// As the user gave it, for messages.
@@ -54,24 +54,28 @@ pub struct Place {
     shown: Option<PathBuf>,
 }
 
-impl Place {
+impl OutputLocation {
     /// Finds the place of `path`. Files created there will belong to `owner`.
     ///
     /// # Errors
     /// When its directory does not exist or cannot be trusted, or the path names no file.
-    pub fn find(path: &Path, owner: Option<Owner>) -> Result<Place, OutFileError> {
+    pub fn find(path: &Path, owner: Option<Owner>) -> Result<OutputLocation, OutFileError> {
         let name =
             path.file_name().filter(|_| !path.as_os_str().as_encoded_bytes().ends_with(b"/"));
         let name = name.ok_or(OutFileError::of_errno(libc::EISDIR))?.to_owned();
         let parent = path.parent().unwrap_or(Path::new(""));
         let directory = Directory::open(parent, Trusted::with(owner))?;
         let shown = shown(&directory);
-        Ok(Place { directory, name, path: path.to_owned(), owner, shown })
+        Ok(OutputLocation { directory, name, path: path.to_owned(), owner, shown })
     }
 
     /// Another name in the same directory, even if that was moved.
-    pub fn beside(&self, name: &OsStr) -> Place {
-        Place { name: name.to_owned(), path: self.path.with_file_name(name), ..self.clone() }
+    pub fn beside(&self, name: &OsStr) -> OutputLocation {
+        OutputLocation {
+            name: name.to_owned(),
+            path: self.path.with_file_name(name),
+            ..self.clone()
+        }
     }
 
     /// As the user gave it, for messages.
@@ -82,7 +86,7 @@ impl Place {
     /// Whether the path still leads to the directory that is held open.
     fn is_where_it_was(&self) -> bool {
         let id = |directory: &Directory| Facts::of_file(directory).ok().map(|facts| facts.id);
-        let again = || Place::find(&self.path, self.owner).ok();
+        let again = || OutputLocation::find(&self.path, self.owner).ok();
         shown(&self.directory) == self.shown
             && again().is_some_and(|again| id(&again.directory) == id(&self.directory))
     }
@@ -119,7 +123,7 @@ impl Place {
     }
 }
 
-impl Place {
+impl OutputLocation {
     /// Appends to the existing file. The CI system has usually created it.
     ///
     /// # Errors
@@ -194,7 +198,7 @@ pub fn refuse_inputs(output: &Path, inputs: &[&Path]) -> Result<(), OutFileError
 pub fn refuse_same(output: &Path, others: &[&Path]) -> Result<(), OutFileError> {
     refuse_inputs(output, others)?;
     let place = |path: &Path| {
-        let place = Place::find(path, None).ok()?;
+        let place = OutputLocation::find(path, None).ok()?;
         Some((Facts::of_file(&place.directory).ok()?.id, place.name))
     };
     let of_output = place(output);

@@ -18,7 +18,7 @@ use std::path::{Path, PathBuf};
 
 use nix::sys::stat::SFlag;
 
-use super::{OutFileError, Place, shown};
+use super::{OutFileError, OutputLocation, shown};
 use crate::OsError;
 use fxtrec_kernel::directory::{Facts, FileId, Fresh};
 use fxtrec_kernel::file_lock;
@@ -39,7 +39,7 @@ pub struct Recording {
     pub kept_old: Option<PathBuf>,
     /// Why the file could not be given to its owner, if so; it can be written nevertheless.
     pub owner_error: Option<io::Error>,
-    place: Place,
+    place: OutputLocation,
     id: FileId,
     heir: Option<Owner>,
 }
@@ -52,7 +52,7 @@ pub struct Recording {
 pub struct Hold {
     file: File,
     /// Where it was put; `None` for one that fxtrec was given open.
-    place: Option<Place>,
+    place: Option<OutputLocation>,
     id: FileId,
     /// Its final owner, set when nothing more is read from it.
     heir: Option<Owner>,
@@ -162,7 +162,7 @@ pub enum Given {
     AtLast,
 }
 
-impl Place {
+impl OutputLocation {
     /// Creates a file here for a recording. An existing file is renamed to end in `.old`, replacing an earlier `.old`. A
     /// link is moved like a file; nothing is ever written through it. A file of 0 bytes is replaced.
     ///
@@ -321,7 +321,7 @@ impl Recording {
 /// Removes a file again if nothing was recorded into it.
 #[derive(Debug)]
 pub struct Undo {
-    place: Place,
+    place: OutputLocation,
     id: FileId,
     old: Option<OsString>,
 }
@@ -330,7 +330,7 @@ impl Undo {
     /// Removes the file and restores the earlier one. Failures are ignored: the reason why nothing was recorded has been
     /// reported already.
     pub fn take_back(self) {
-        let Place { directory, name, .. } = &self.place;
+        let OutputLocation { directory, name, .. } = &self.place;
         let ours = directory.look(name).ok().flatten().is_some_and(|facts| facts.id == self.id);
         if !ours {
             return;

@@ -6,10 +6,10 @@ use std::path::Path;
 use nix::fcntl::OFlag;
 use nix::sys::stat::SFlag;
 
-use super::{OutFileError, Place};
+use super::{OutFileError, OutputLocation};
 use fxtrec_kernel::directory::{Directory, Facts, Held, Trusted, count, inherited};
 
-impl Place {
+impl OutputLocation {
     /// Opens the FIFO or device here, or at the target of a link here; `None` if it is neither. Must be called only for a
     /// path that the user named.
     ///

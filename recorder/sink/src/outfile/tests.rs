@@ -33,8 +33,8 @@ fn names(folder: &TempDir) -> Vec<String> {
     names
 }
 
-fn find(path: &Path) -> Place {
-    Place::find(path, None).expect("the folder is there")
+fn find(path: &Path) -> OutputLocation {
+    OutputLocation::find(path, None).expect("the folder is there")
 }
 
 fn special(path: &Path) -> Result<Option<File>, OutFileError> {
@@ -63,7 +63,7 @@ fn a_fifo_is_opened_when_it_is_the_users_and_refused_when_it_belongs_to_another(
         let error = special(&others).expect_err("another's");
         assert_eq!(error, OutFileError::Foreign { kind: "FIFO", uid: OTHER });
         let caller = Some(Owner { uid: OTHER, gid: OTHER });
-        let place = Place::find(&others, caller).expect("there");
+        let place = OutputLocation::find(&others, caller).expect("there");
         assert!(place.special().expect("whoever called sudo may").is_some());
     }
 }
@@ -147,7 +147,7 @@ fn a_recording_is_for_its_owner_alone_and_is_never_written_through_a_link() {
     fs::write(at("precious"), "keep me").expect("room");
     symlink("precious", at("t.fxt")).expect("room");
     let owner = geteuid().is_root().then_some(Owner { uid: OTHER, gid: OTHER });
-    let place = Place::find(&at("t.fxt"), owner).expect("there");
+    let place = OutputLocation::find(&at("t.fxt"), owner).expect("there");
     let mut recording = place.record(Given::AtOnce).expect("created");
     recording.file.write_all(b"trace").expect("room");
     assert_eq!(fs::read_to_string(at("precious")).expect("there"), "keep me");

@@ -231,7 +231,7 @@ fn verdict(args: &CompareArgs, comparison: &Comparison) -> Option<Verdict> {
         let word = if failed { "FAILED" } else { "passed" };
         let advice = match unjudged.iter().all(|row| row.fewest.is_some() || row.not_recorded > 0) {
             true => String::new(),
-            false => format!("record {} runs a side; ", runs_needed(comparison.rows.len())),
+            false => format!("record {} runs per side; ", runs_needed(comparison.rows.len())),
         };
         let lets = "--on-too-few pass accepts this";
         lines.push(format!(
@@ -245,7 +245,7 @@ fn verdict(args: &CompareArgs, comparison: &Comparison) -> Option<Verdict> {
         let effect = row.effect?;
         let (by, (low, high)) = (change(effect.ratio), effect.bound?);
         let bound = format!("{} .. {}", change(low), change(high));
-        let advice = "record more runs a side, or compare a part such as cpu";
+        let advice = "record more runs per side, or compare a part such as cpu";
         Some(format!(
             "undecided: {} is larger by {by}, which may be noise ({bound}): {advice}",
             row.measure

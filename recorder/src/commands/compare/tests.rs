@@ -145,7 +145,7 @@ fn too_few_runs_fail_or_pass_as_asked() {
     assert!(
         !passed
             && text.contains(
-                "FAILED: no metric could be judged: wakeup.max (too few runs); record 4 runs a side"
+                "FAILED: no metric could be judged: wakeup.max (too few runs); record 4 runs per side"
             ),
         "{text}"
     );
@@ -158,7 +158,7 @@ fn a_metric_with_too_few_values_fails_no_other() {
     let line = ["--metric", "wakeup.p50", "--metric", "wakeup.p99", "--fail-if-worse", "10%"];
     let (base, new) = ([10, 11, 12, 13], [20, 21, 22, 23]);
     let too_few = "wakeup.p99 (too few values: 1 of 100 needed)";
-    // On its own, the other metric needs only four runs a side.
+    // On its own, the other metric needs only four runs per side.
     let (passed, text) = run(&line, &base, &base);
     assert!(passed && text.contains("passed: nothing is larger by more than 10 %"), "{text}");
     assert!(text.contains(&format!("\nnot judged: {too_few}\n")), "{text}");

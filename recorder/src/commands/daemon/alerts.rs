@@ -65,7 +65,7 @@ pub enum NoAlert {
         "the kernel counts only by comm and cgroup: omit other conditions, or use a trigger, such as 'runqueue > 20ms if ...'"
     )]
     Condition,
-    #[error("the daemon's recorder has no probes and no applications: use a duration, or lost")]
+    #[error("the daemon's recorder records no probes and no applications: use a duration, or lost")]
     NotRecorded,
 }
 

@@ -26,8 +26,7 @@ use crate::kernel::seqpacket::{Address, Listener};
 /// The default group whose users may connect, if it exists.
 const GROUP: &str = "fxtrec";
 
-const NO_GROUP: &str =
-    "no group fxtrec: only root may connect; groupadd -r fxtrec and a restart permit its users";
+const NO_GROUP: &str = "the group fxtrec does not exist, so only root can connect; run groupadd -r fxtrec and restart the daemon to permit its members";
 
 /// The name of a passed control socket.
 const CONTROL: &str = "control";

@@ -75,7 +75,7 @@ pub fn run(args: DoctorArgs, no_config: bool, look: Look, out: &mut dyn Write) -
     let examination = examine::examine(&Linux);
     let (mut checks, verdicts) = (checks::checks(&examination), verdict::verdicts(&examination));
     checks.push(match no_config {
-        true => Check::new(Status::Ok, "configuration", "not read, as --no-config says"),
+        true => Check::new(Status::Ok, "configuration", "not read (--no-config)"),
         false => configuration(&Config::find()),
     });
     let works = verdicts.iter().all(|verdict| verdict.works);

@@ -5,7 +5,7 @@ use std::io::{self, BufWriter, Write};
 use std::path::{Path, PathBuf};
 
 use crate::kernel::user::Owner;
-use crate::sink::outfile::{self, Derived, OutFileError, Place};
+use crate::sink::outfile::{self, Derived, OutFileError, OutputLocation};
 
 /// Verdicts contain only figures and thread names, and other programs read them.
 const MODE: u32 = 0o666;
@@ -46,13 +46,13 @@ impl Awaiting {
 #[derive(Debug)]
 pub(super) struct Summary {
     path: PathBuf,
-    place: Result<Place, OutFileError>,
+    place: Result<OutputLocation, OutFileError>,
 }
 
 impl Summary {
     pub(super) fn new(path: OsString) -> Summary {
         let path = PathBuf::from(path);
-        let place = Place::find(&path, Owner::sudo_caller());
+        let place = OutputLocation::find(&path, Owner::sudo_caller());
         Summary { path, place }
     }
 

@@ -41,14 +41,14 @@ use crate::commands::plan::flight::piece_path;
 use crate::encode::Closed;
 use crate::flight::files::Removed;
 use crate::sink::drain::{NextPiece, Request, Written, tail_room};
-use crate::sink::outfile::{Given, Hold, NameState, Place};
+use crate::sink::outfile::{Given, Hold, NameState, OutputLocation};
 use crate::sink::{self, Compression, Opened, Sink, SinkError, Totals};
 
 /// The files of a recording.
 #[derive(Debug)]
 pub(super) struct Series {
     /// The output that they are named after. All of them are created in its directory, even if the directory has been moved.
-    place: Place,
+    place: OutputLocation,
     compression: Compression,
     /// The maximum size of each file, if files are divided by size.
     size: Option<u64>,
@@ -73,7 +73,7 @@ struct Named {
 impl Series {
     /// At first, the series has only the file at `place`, which is being written and which `hold` holds, and the files of earlier runs.
     pub(super) fn new(
-        (place, compression): (Place, Compression),
+        (place, compression): (OutputLocation, Compression),
         rotate: Rotate,
         retained: Arc<Retained>,
         hold: Option<Arc<Hold>>,

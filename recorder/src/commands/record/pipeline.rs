@@ -33,7 +33,7 @@ use crate::kernel::stop_token::StopToken;
 use crate::kernel::symbols::KernelSymbols;
 use crate::kernel::trace_memory::TraceMemory;
 use crate::sink::drain::{self, Drained, Request, Written};
-use crate::sink::outfile::{Hold, NameState, Place};
+use crate::sink::outfile::{Hold, NameState, OutputLocation};
 use crate::sink::{Sink, SinkError, Totals, Unsaved};
 
 #[derive(Debug)]
@@ -74,7 +74,7 @@ pub(super) struct Inputs {
     /// Applications that record their own events, if enabled.
     pub(super) invitation: Option<Invitation>,
     /// The output's directory and name, if it has one: other files are written next to it.
-    pub(super) place: Option<Place>,
+    pub(super) place: Option<OutputLocation>,
     /// Those other files, including those of earlier runs.
     pub(super) retained: Arc<Retained>,
     /// The first file, protected from other recorders.
@@ -343,7 +343,7 @@ impl Pipeline {
 /// The data that the capture thread needs in circular mode, and the thread that writes snapshots, if they can be written.
 fn arm(
     plan: &Plan,
-    (place, retained): (Option<Place>, &Arc<Retained>),
+    (place, retained): (Option<OutputLocation>, &Arc<Retained>),
     beginning: &Arc<Beginning>,
 ) -> Result<(Flight, Option<SnapshotThread>), RecordError> {
     let (asked, asks) = crossbeam_channel::unbounded();

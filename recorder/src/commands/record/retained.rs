@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use crate::commands::plan::flight::FlightPlan;
 use crate::flight::files::Files;
-use crate::sink::outfile::Place;
+use crate::sink::outfile::OutputLocation;
 use crate::sink::{MakeRoom, SinkError};
 
 /// The files of rotation, or the snapshots of circular mode, of this run and of earlier ones to the same output.
@@ -22,7 +22,7 @@ impl Retained {
     /// When the directory cannot be read.
     pub(super) fn find(
         plan: &FlightPlan,
-        place: Option<&Place>,
+        place: Option<&OutputLocation>,
     ) -> Result<Arc<Retained>, SinkError> {
         let Some(place) = place else {
             let files = Mutex::new(Files::new(plan.bounds));

@@ -59,7 +59,7 @@ impl Summary<'_> {
             }
         }
         let odd = [
-            (counts.unmatched_ends, "ends without a begin (before the recording), left out"),
+            (counts.unmatched_ends, "ends whose beginning was before the recording, left out"),
             (counts.inferred_ends, "ends were not seen, and are inferred"),
             (counts.unfinished, "were still open when their thread or the recording ended"),
         ];

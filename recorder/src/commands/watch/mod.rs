@@ -1,4 +1,4 @@
-//! `fxtrec watch`: records without end, and explains each incident in a line.
+//! `fxtrec watch`: records until it is stopped, and explains each incident in a line.
 //!
 //! ```text
 //!   fxtrec record --mode circular     |........|........|........|      in memory; COMMAND, if there is one, is its child

@@ -581,8 +581,7 @@ fn a_lock_of_the_kernel_has_its_kind_its_call_and_who_woke_the_thread_as_its_lik
     }
     let name = ("kernel_lock_name", Value::Str(fxt_writer::Text::Inline("rtnl_mutex")));
     let why = ask(&inversion_of(&[lock("mutex"), vec![name]].concat()), &of("audio"));
-    let told =
-        "blocked 187 ms on a kernel lock (mutex rtnl_mutex) in read until ui-params[102], probably";
+    let told = "blocked 187 ms on a kernel lock (mutex rtnl_mutex) in read until woken by ui-params[102], probably";
     assert!(why.sentence.contains(told), "{}", why.sentence);
     assert_eq!(why.waits[0].kernel_lock_name.as_deref(), Some("rtnl_mutex"));
 }
@@ -751,7 +750,8 @@ fn of_a_wait_in_a_narrow_scope_it_says_which_threads_had_the_cpu_and_what_it_doe
     let clause = "waited 10.0 ms for CPU 0: t201[201] ran on it for 1.00 ms, and threads outside the scope of the \
                    recording for 9.00 ms";
     assert!(why.sentence.contains(clause), "{}", why.sentence);
-    let advice = "the recording does not have every thread that had it: record the whole machine";
+    let advice =
+        "the recording does not have every thread that ran on it: record the whole machine";
     assert!(why.advice[0].contains(advice), "{:?}", why.advice);
 }
 

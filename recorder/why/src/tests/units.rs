@@ -206,7 +206,8 @@ fn of_the_longest_wait_it_is_said_why_it_is_no_incident() {
         "3.06 ms of server[102], is not an incident because the thread is idle in system call 232";
     assert_eq!(told(&client_and_server(900)), line(idle));
     assert_eq!(told(&client_and_server(50_000)), None, "what is explained is longer");
-    let own = "20.0 ms of loop[100], is not an incident because fxtrec had the CPU for most of it";
+    let own =
+        "20.0 ms of loop[100], is not an incident because fxtrec ran on the CPU for most of it";
     assert_eq!(told(&delayed(0)), line(own));
     let mut scene = client_and_server_in(Scene::recorded_by(RECORDER, ALL, None), 5_000);
     let from = 1_000_000;

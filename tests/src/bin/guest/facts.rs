@@ -248,8 +248,13 @@ pub(crate) fn locks() -> Outcome {
 /// be later than the planted delay: the thread is named explicitly.
 pub(crate) fn why(scene: &str) -> Outcome {
     let (thread, parts): (_, &[&str]) = match scene {
-        "inversion" => ("audio", &["late: blocked", "until ui-params[", "preempted for", "hog-"]),
-        "pipeline" => ("sink", &["late: blocked", "until filter[", "until source[", "ran for"]),
+        "inversion" => {
+            ("audio", &["late: blocked", "until woken by ui-params[", "preempted for", "hog-"])
+        }
+        "pipeline" => (
+            "sink",
+            &["late: blocked", "until woken by filter[", "until woken by source[", "ran for"],
+        ),
         other => panic!("no scene {other}"),
     };
     let folder = Folder::new();

@@ -170,7 +170,7 @@ struct Trapped(CpuLane, bool);
 impl ReadRing for Trapped {
     const WORTH_SHARING: usize = 0;
 
-    fn lane(&self) -> Place {
+    fn lane(&self) -> MergeLane {
         self.0.lane()
     }
 

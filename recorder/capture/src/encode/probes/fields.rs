@@ -4,7 +4,7 @@ use std::ops::Range;
 
 use fxt_writer::{Arg, Text, Value, text};
 
-use fxtrec_kernel::format::{Field, Place};
+use fxtrec_kernel::format::{Field, FieldLocation};
 
 /// The maximum number of arguments that an event can have.
 pub const MAX_ARGS: usize = 15;
@@ -34,7 +34,7 @@ pub struct FieldArg {
     pub name: Text<'static>,
     at: usize,
     size: usize,
-    place: Place,
+    place: FieldLocation,
     show: Show,
 }
 
@@ -50,9 +50,9 @@ impl FieldArg {
         let end = self.at.checked_add(self.size)?;
         let own = raw.get(self.at..end)?;
         let base = match self.place {
-            Place::Inline => return Some(own),
-            Place::DataLoc => 0,
-            Place::RelLoc => end,
+            FieldLocation::Inline => return Some(own),
+            FieldLocation::DataLoc => 0,
+            FieldLocation::RelLoc => end,
         };
         let locator = u32::from_ne_bytes(*own.first_chunk()?);
         // Offset in the lower half, length in the upper.
@@ -86,7 +86,7 @@ fn suggested(field: &Field) -> Show {
     let words: Vec<&str> = field.ctype.trim_end_matches("[]").split_whitespace().collect();
     let is_char = words.last() == Some(&"char") && !words.contains(&"unsigned");
     let is_array = field.array_len.is_some()
-        || field.place != Place::Inline
+        || field.place != FieldLocation::Inline
         || !matches!(field.size, 1 | 2 | 4 | 8);
     if is_array && is_char {
         return Show::Text;

@@ -16,7 +16,7 @@ use crate::event::{Call, Event, Kind, LocalId, LostOthers, Payload, Sample, User
 use crate::flight::watch::{Fired, Limits, Watch};
 use fxtrec_gates::{Amount, Dimension};
 use fxtrec_kernel::extra::ExtraIndex;
-use fxtrec_kernel::format::{Field, Place};
+use fxtrec_kernel::format::{Field, FieldLocation};
 use fxtrec_units::{Cpu, Nanos, Tid};
 
 /// The events of [`scene`], by their place in its catalog.
@@ -38,7 +38,7 @@ fn field(offset: usize, size: usize) -> Field {
         offset,
         size,
         signed: true,
-        place: Place::Inline,
+        place: FieldLocation::Inline,
         array_len: None,
     }
 }

@@ -22,7 +22,7 @@ const MOST: usize = 256 * 1024;
 
 /// The location of a frame.
 #[derive(Clone, Copy, Debug)]
-pub struct Place<'a> {
+pub struct FrameLocation<'a> {
     pub path: &'a str,
     pub build_id: &'a [u8],
     pub in_kernel: bool,
@@ -62,7 +62,7 @@ impl Renamer {
     pub fn rename(
         &mut self,
         payload: &[u8],
-        mut name: impl FnMut(Place<'_>) -> Option<String>,
+        mut name: impl FnMut(FrameLocation<'_>) -> Option<String>,
     ) -> Option<Vec<Vec<u8>>> {
         let mut blobs = Blobs::default();
         let mut has_changed = false;
@@ -78,7 +78,7 @@ impl Renamer {
         &mut self,
         packet: &[u8],
         blobs: &mut Blobs,
-        name: &mut impl FnMut(Place<'_>) -> Option<String>,
+        name: &mut impl FnMut(FrameLocation<'_>) -> Option<String>,
     ) -> Option<bool> {
         let of_packet = fields(packet)?;
         let id = number_of(&of_packet, packet::SEQUENCE).unwrap_or(0);
@@ -167,7 +167,7 @@ impl Sequence {
     fn frame(
         &mut self,
         of_item: &[Field<'_>],
-        name: &mut impl FnMut(Place<'_>) -> Option<String>,
+        name: &mut impl FnMut(FrameLocation<'_>) -> Option<String>,
     ) -> Option<(u64, Option<String>)> {
         let function = self.functions.get(&number_of(of_item, 2)?)?;
         let mapping = self.mappings.get(&number_of(of_item, 3)?)?;
@@ -178,7 +178,7 @@ impl Sequence {
         }
         let build_id = self.build_ids.get(&mapping.build_id).map_or(&[][..], Vec::as_slice);
         let in_kernel = super::super::write::is_kernel(mapping.start);
-        let name = name(Place { path, build_id, in_kernel, within })?;
+        let name = name(FrameLocation { path, build_id, in_kernel, within })?;
         let name = start_of(&name);
         if let Some(&known) = self.renamed.get(name) {
             return Some((known, None));
@@ -229,7 +229,7 @@ mod tests {
         let renamed: Vec<Vec<u8>> = blobs
             .iter()
             .flat_map(|blob| {
-                let name = |place: Place<'_>| {
+                let name = |place: FrameLocation<'_>| {
                     assert_eq!((place.path, place.build_id), ("/lib/x.so", &[1, 2][..]));
                     assert!(!place.in_kernel);
                     asked.push(place.within);
@@ -253,7 +253,7 @@ mod tests {
             assert_eq!(Renamer::default().rename(blob, |_| None), None);
         }
         for length in 1..blobs[0].len() {
-            let name = |_: Place<'_>| Some("waits".to_owned());
+            let name = |_: FrameLocation<'_>| Some("waits".to_owned());
             if let Some(renamed) = Renamer::default().rename(&blobs[0][..length], name) {
                 assert!(renamed.iter().all(|blob| fields(blob).is_some()));
             }
@@ -268,7 +268,8 @@ mod tests {
         }
         let blobs = samples.blobs(nameless);
         let mut renamer = Renamer::default();
-        let long = |place: Place<'_>| Some(format!("{:x}{}", place.within, "n".repeat(3000)));
+        let long =
+            |place: FrameLocation<'_>| Some(format!("{:x}{}", place.within, "n".repeat(3000)));
         let renamed: Vec<Vec<u8>> = blobs
             .iter()
             .flat_map(|blob| renamer.rename(blob, long).unwrap_or_else(|| vec![blob.clone()]))

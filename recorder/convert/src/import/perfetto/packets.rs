@@ -10,7 +10,7 @@ use std::io::{self, BufRead, BufReader, Read};
 use super::wire::{Damaged, Fields, Value};
 use crate::ConvertError;
 
-/// Larger packets are rejected. Recorders write at most some hundred kilobytes.
+/// Larger packets are rejected. Recorders write at most a few hundred kilobytes.
 const MOST_BYTES: u64 = 64 << 20;
 
 /// The maximum window of zstd: 16 MiB.

@@ -1,9 +1,9 @@
 //! Reads the encoding of Protocol Buffers field by field from borrowed bytes.
 //!
-//! A trace has a message of some 20 bytes for each event, and the reader knows which fields it needs. So fields are returned one by one,
+//! A trace has a message of about 20 bytes for each event, and the reader knows which fields it needs. So fields are returned one by one,
 //! without intermediate structures that own their texts.
 
-/// The maximum size of the packed numbers of a field. Recorders write at most some hundred kilobytes.
+/// The maximum size of the packed numbers of a field. Recorders write at most a few hundred kilobytes.
 const MOST_PACKED: usize = 4 << 20;
 
 /// A malformed message.

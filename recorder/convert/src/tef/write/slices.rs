@@ -139,7 +139,7 @@ impl Slices {
         let Sides { time, cpu, .. } = sides;
         self.begin(time);
         let (outgoing, incoming) = (occupant(sides.outgoing), occupant(sides.incoming));
-        if !self.machine.seat(cpu).is_seen() {
+        if !self.machine.cpu_state(cpu).is_seen() {
             announce_cpu(cpu, !std::mem::replace(&mut self.announced, true), document);
         }
         let next = states::after(sides.state, said.detail);

@@ -222,7 +222,7 @@ impl Play {
         self.recorder.lose(self.micros, cpu);
         let time = Nanos(self.micros * 1000);
         // Any thread may have had the CPU since its last switch.
-        let from = self.machine.seat(Cpu(cpu)).since;
+        let from = self.machine.cpu_state(Cpu(cpu)).since;
         let lost = self.machine.gap(&mut self.threads, Cpu(cpu), (from, time));
         self.sums.change(lost.change);
         let was_lost = std::mem::replace(&mut self.lost[at], true);

@@ -2,7 +2,7 @@
 
 use super::super::frames::usable;
 use super::super::tests::section_header;
-use super::super::{Dear, Elf};
+use super::super::{CostlyRange, Elf};
 use super::*;
 
 /// The program from which damaged ones are derived.
@@ -264,10 +264,10 @@ fn a_go_functions_frame_has_the_size_that_the_runtime_knows() {
         );
         assert_eq!(at(0x50), (8, false), "assembly without a frame");
         let mut usable = usable((&frames.bytes, frames.address), None).expect("what we made");
-        assert!(usable.index.is_some() && usable.dear.is_empty());
-        frames.mark(&mut usable.dear);
+        assert!(usable.index.is_some() && usable.costly.is_empty());
+        frames.mark(&mut usable.costly);
         let (start, end) = (TEXT + 0x60, TEXT + 0x80);
-        assert_eq!(usable.dear, [Dear { start, end, work: u32::MAX }]);
+        assert_eq!(usable.costly, [CostlyRange { start, end, work: u32::MAX }]);
         assert!(go_frames(&elf, frames.bytes.len() - 1).is_none(), "no room");
     }
     let older = program(&table_of_alone(Version::Go16));
@@ -298,17 +298,17 @@ fn rules_of(frames: &Frames) -> impl Fn(u64) -> (i64, bool) {
 
 #[test]
 fn what_is_expensive_stays_so_around_what_is_marked() {
-    let dear = |start, end, work| Dear { start, end, work };
+    let costly = |start, end, work| CostlyRange { start, end, work };
     let frames = |switches| Frames { bytes: Vec::new(), address: 0, switches };
-    let mut marked = vec![dear(0, 100, 600), dear(200, 300, 700)];
+    let mut marked = vec![costly(0, 100, 600), costly(200, 300, 700)];
     frames(vec![(40, 60), (290, 310)]).mark(&mut marked);
     let most = u32::MAX;
     let expected = [
-        dear(0, 40, 600),
-        dear(40, 60, most),
-        dear(60, 100, 600),
-        dear(200, 290, 700),
-        dear(290, 310, most),
+        costly(0, 40, 600),
+        costly(40, 60, most),
+        costly(60, 100, 600),
+        costly(200, 290, 700),
+        costly(290, 310, most),
     ];
     assert_eq!(marked, expected);
 }

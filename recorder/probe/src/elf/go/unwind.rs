@@ -8,7 +8,7 @@ use std::ops::ControlFlow;
 
 use object::ReadRef;
 
-use super::super::{Arch, Dear, Elf};
+use super::super::{Arch, CostlyRange, Elf};
 use super::GoTable;
 
 /// Registers, by their numbers in these tables.
@@ -74,16 +74,19 @@ pub struct Frames {
 
 impl Frames {
     /// Adds the functions that the tables cannot unwind to those that are too expensive to describe.
-    pub fn mark(&self, dear: &mut Vec<Dear>) {
+    pub fn mark(&self, costly: &mut Vec<CostlyRange>) {
         for &(start, end) in &self.switches {
-            let mut split = Vec::with_capacity(dear.len() + 2);
-            for it in dear.drain(..) {
-                split.extend((it.start < start).then(|| Dear { end: it.end.min(start), ..it }));
-                split.extend((it.end > end).then(|| Dear { start: it.start.max(end), ..it }));
+            let mut split = Vec::with_capacity(costly.len() + 2);
+            for it in costly.drain(..) {
+                split.extend(
+                    (it.start < start).then(|| CostlyRange { end: it.end.min(start), ..it }),
+                );
+                split
+                    .extend((it.end > end).then(|| CostlyRange { start: it.start.max(end), ..it }));
             }
-            split.push(Dear { start, end, work: u32::MAX });
+            split.push(CostlyRange { start, end, work: u32::MAX });
             split.sort_unstable_by_key(|it| it.start);
-            *dear = split;
+            *costly = split;
         }
     }
 }

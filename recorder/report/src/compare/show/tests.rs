@@ -44,7 +44,9 @@ fn no_difference_is_reported_and_so_is_how_many_runs_could_show_one() {
     assert!(one.contains("unknown  -  too few runs\n"), "{one}");
     assert!(!one.contains("no difference is larger than the noise of these runs"), "{one}");
     assert!(
-        one.ends_with("too few runs to show any difference in wakeup.p99: record 4 runs a side\n"),
+        one.ends_with(
+            "too few runs to show any difference in wakeup.p99: record 4 runs per side\n"
+        ),
         "{one}"
     );
 }

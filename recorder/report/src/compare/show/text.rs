@@ -77,7 +77,7 @@ fn write_not_judged(comparison: &Comparison, f: &mut fmt::Formatter<'_>) -> fmt:
     let rows = comparison.rows.len();
     let names: Vec<String> = unjudged.iter().map(|row| row.measure.to_string()).collect();
     let (names, needed, least) = (names.join(", "), runs_needed(rows), runs_needed(1));
-    write!(f, "too few runs to show any difference in {names}: record {needed} runs a side")?;
+    write!(f, "too few runs to show any difference in {names}: record {needed} runs per side")?;
     match needed > least {
         true => writeln!(f, ", or {least} with a single --metric"),
         false => writeln!(f),

@@ -40,7 +40,7 @@ use crate::kernel::patience::locked_process;
 use crate::kernel::sys::{Linux, Sys};
 use crate::kernel::tracefs::Tracefs;
 use crate::kernel::uprobe::definitions::{Defined, Definitions, Fetch};
-use crate::kernel::uprobe::{Binary, Place, Pmu, Uprobe};
+use crate::kernel::uprobe::{Binary, Pmu, ProbeSite, Uprobe};
 use crate::probe::{ArgKind, Context, FetchArg, FileVersion, Moment, Site, SiteKind};
 
 /// Adds every location that the specs name. With `bpf`, a program records as many of them as it can.
@@ -185,7 +185,7 @@ impl<'a> ByProgram<'a> {
     fn add(
         &mut self,
         catalog: &mut Catalog,
-        place: &Place,
+        place: &ProbeSite,
         number: u16,
         args: &[&FetchArg],
         user_stack: bool,
@@ -278,7 +278,7 @@ impl<'a> Places<'a> {
         }
         let binary = self.open(site)?;
         let (offset, semaphore) = (site.offset, site.semaphore);
-        let place = Place { binary, offset, on_return, semaphore };
+        let place = ProbeSite { binary, offset, on_return, semaphore };
         let own = |pmu| (What::Uprobe(Uprobe { pmu, place: place.clone() }), Vec::new());
         let number = u16::try_from(extras.events.len());
         let number = number.map_err(|_| ExtraError::TooMany(extras.events.len()))?;
@@ -337,7 +337,7 @@ impl<'a> Places<'a> {
         &mut self,
         extras: &mut Extras,
         number: u16,
-        place: &Place,
+        place: &ProbeSite,
         args: &[&FetchArg],
         has_stack: bool,
     ) -> Result<(What, Vec<FieldArg>), ExtraError> {
@@ -373,7 +373,7 @@ impl<'a> Places<'a> {
     }
 }
 
-fn likeness(place: &Place, has_stack: bool, fetches: &[Fetch]) -> Likeness {
+fn likeness(place: &ProbeSite, has_stack: bool, fetches: &[Fetch]) -> Likeness {
     // The type follows the last colon.
     let kind = |fetch: &Fetch| fetch.how.rsplit_once(':').map_or("", |(_, kind)| kind).to_owned();
     (place.on_return, has_stack, fetches.iter().map(kind).collect())

@@ -27,7 +27,7 @@ use crate::kernel::directory::FileId;
 use crate::kernel::notify::Notice;
 use crate::manager::Section;
 use crate::sink::drain::LeftOut;
-use crate::sink::outfile::{Given, NameState, Place};
+use crate::sink::outfile::{Given, NameState, OutputLocation};
 use crate::sink::{self, Compression, Opened, Sink, SinkError, Totals};
 use crate::units::Nanos;
 use crate::units::text::{bytes, short};
@@ -177,7 +177,7 @@ pub(in crate::commands::record) struct Snapshots {
     pub(in crate::commands::record) beginning: Arc<Beginning>,
     pub(in crate::commands::record) window: Window,
     /// The output next to which the files are written, in the directory that it had before COMMAND ran.
-    pub(in crate::commands::record) place: Place,
+    pub(in crate::commands::record) place: OutputLocation,
     pub(in crate::commands::record) compression: Compression,
     pub(in crate::commands::record) retained: Arc<Retained>,
     pub(in crate::commands::record) shots: Receiver<Shot>,
