@@ -98,6 +98,8 @@ pub struct Fleet {
     reasons: BTreeSet<String>,
     length: Duration,
     causes: Option<Causes>,
+    /// The architecture of the traces so far; empty if they differ.
+    machine: Option<String>,
 }
 
 impl Fleet {
@@ -111,6 +113,12 @@ impl Fleet {
         if let Some(by) = self.by {
             report.rename_for(by);
         }
+        let machine = report.origin.as_ref().map_or("", |origin| &origin.machine);
+        // The same number is another system call on another architecture.
+        self.machine = match self.machine.take() {
+            Some(known) if known != *machine => Some(String::new()),
+            _ => Some(machine.to_owned()),
+        };
         let total = report.total();
         let of_fact = |fact| report.knows(fact).then(|| total.metric(fact).sum());
         let mut figures = [Figures::default(); METRICS];
@@ -200,6 +208,7 @@ impl Fleet {
         let mut report = Report { grouped_by: self.by, ..self.sum };
         let nanos = u64::try_from(self.length.as_nanos()).unwrap_or(u64::MAX);
         report.span = Span { begin: Nanos(0), end: Nanos(nanos) };
+        report.fleet_machine = self.machine.unwrap_or_default();
         // Many hosts have cgroups with the same names.
         let told = Cause::ALL.into_iter().filter(|cause| *cause != Cause::Quotas);
         let told: Vec<&str> = told.map(Cause::name).collect();
@@ -289,6 +298,23 @@ mod tests {
         assert_eq!(names(GroupBy::Cgroup), [row("/svc", 2)]);
         assert_eq!(names(GroupBy::Process), [row("p100", 2)]);
         assert_eq!(names(GroupBy::Host), [row("(host unknown)", 1), row("db-1", 1)]);
+    }
+
+    #[test]
+    fn system_calls_have_names_if_all_machines_are_of_one_architecture() {
+        let of = |machines: &[&str]| {
+            let mut fleet = Fleet::default();
+            for (number, machine) in machines.iter().enumerate() {
+                let mut report = scene(0, 5).report();
+                report.origin.as_mut().expect("a recording").machine = (*machine).into();
+                fleet.add(number, format!("{number}.fxt"), report);
+            }
+            fleet.finish().call_name(0)
+        };
+        assert_eq!(of(&["x86_64", "x86_64"]), Some("read"));
+        assert_eq!(of(&["aarch64"]), Some("io_setup"));
+        assert_eq!(of(&["x86_64", "aarch64", "x86_64"]), None);
+        assert_eq!(of(&[]), None);
     }
 
     #[test]

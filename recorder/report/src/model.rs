@@ -26,6 +26,8 @@ pub struct Report {
     /// The descriptions of all recordings, in a merged trace.
     pub merged: Vec<Origin>,
     pub(super) cpu_names: CpuNames,
+    /// The architecture of all traces of a report of several; empty if they differ, or without a name.
+    pub(super) fleet_machine: String,
     /// Which facts the recording contains in addition to switches.
     pub causes: Causes,
     /// The time that the host took from the CPUs, if the kernel counted it.
@@ -662,7 +664,8 @@ impl Report {
 
     /// The name of the system call with this number on the recorded machine.
     pub fn call_name(&self, number: u16) -> Option<&'static str> {
-        call_name(self.origin.as_ref().map_or("", |origin| &origin.machine), number)
+        let machine = self.origin.as_ref().map_or(&self.fleet_machine, |origin| &origin.machine);
+        call_name(machine, number)
     }
 
     /// Removes all threads that the filter does not select, and their waits; the total then covers the rest. Figures of CPUs are unchanged.

@@ -22,6 +22,7 @@ Examples:
   fxtrec ctl stop                                    end the recording
   fxtrec ctl start -- ./app                          record while ./app runs
   fxtrec ctl start --pid 4321 -o svc.fxt             record one process
+  fxtrec ctl start --pid 4321 -o svc.fxt -- sleep 10 the same, for ten seconds
   fxtrec ctl start --mode circular --trigger 'runqueue > 5ms' -- ./app
                                                      snapshots of such delays
   fxtrec ctl start --mode circular -o last.fxt       keep events in memory

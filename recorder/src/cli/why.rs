@@ -40,7 +40,7 @@ pub struct WhyArgs {
     /// More traces; directories stand for all traces in them. The worst interval of each is listed, the worst one first
     pub more: Vec<PathBuf>,
 
-    /// Thread to explain, by name or id [default: COMMAND's threads]
+    /// Thread to explain, by name or id, of a merged trace also NAME@HOST or TID@HOST [default: COMMAND's threads]
     #[arg(short, long, value_name = "NAME|TID", help_heading = INTERVAL)]
     pub thread: Option<String>,
     /// Only spans with this name, or with this category and name, as in app:request

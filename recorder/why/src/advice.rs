@@ -2,6 +2,7 @@
 
 use std::cmp::Reverse;
 
+use fxt_reader::Nanos;
 use fxtrec_blame::Cause;
 use rustc_hash::FxHashMap;
 
@@ -128,7 +129,7 @@ pub(crate) fn advice(frame: &Frame, names: &Names<'_>) -> Vec<String> {
         found.push((sum, about_wait(thread, holds_lock, &by, names)));
     }
     for (nanos, matter) in rest {
-        found.extend(about(&matter, names).map(|text| (nanos, text)));
+        found.extend(about(&matter, (frame.from, frame.to), names).map(|text| (nanos, text)));
     }
     let matters = |nanos: u64| nanos > 0 && nanos.saturating_mul(SHARE) >= length;
     found.retain(|it| matters(it.0));
@@ -159,10 +160,12 @@ fn about_wait(thread: Index, holds_lock: bool, by: &[(u64, Tenant)], names: &Nam
             "{who} made others wait while it was waiting itself: if they share a lock, use one that inherits priority (PTHREAD_PRIO_INHERIT); or give {who} a priority above {}, or keep them off its CPU",
             list(&threads)
         ),
-        Some(Tenant::Thread(_)) => format!(
-            "give {who} a higher priority than {} (nice, chrt -f), or another CPU (taskset)",
-            list(&threads)
-        ),
+        Some(Tenant::Thread(first)) => about_cgroups(thread, first, by, names).unwrap_or_else(|| {
+            format!(
+                "give {who} a higher priority than {} (nice, chrt -f), or another CPU (taskset)",
+                list(&threads)
+            )
+        }),
         Some(Tenant::OutOfScope) => format!(
             "{who} waited for a CPU, and the recording does not have every thread that ran on it: record the whole \
              machine (without --scope, -p and --cgroup)"
@@ -171,6 +174,50 @@ fn about_wait(thread: Index, holds_lock: bool, by: &[(u64, Tenant)], names: &Nam
             "{who} waited for a CPU, and the file does not show what ran on it: record the whole machine"
         ),
     }
+}
+
+/// The proposal for a thread whose CPU threads of another cgroup had, `first` for the longest time; `None` if nice values may help.
+fn about_cgroups(
+    thread: Index,
+    first: Index,
+    by: &[(u64, Tenant)],
+    names: &Names<'_>,
+) -> Option<String> {
+    let (own, other) = (names.cgroup_of(thread)?, names.cgroup_of(first)?);
+    let weighed = below_common(own, other)?;
+    let threads: Vec<String> = by
+        .iter()
+        .filter_map(|it| match it.1 {
+            Tenant::Thread(it) if names.cgroup_of(it) == Some(other) => Some(party(&names.who(it))),
+            _ => None,
+        })
+        .take(MOST_NAMED)
+        .collect();
+    let line = fxtrec_units::escape::line;
+    Some(format!(
+        "{} {} in the cgroup {}, {} in {}, and nice counts only within a cgroup that has a cpu.weight: raise that of \
+         {} (v1: cpu.shares), or use chrt -f or another CPU (taskset)",
+        list(&threads),
+        if threads.len() == 1 { "was" } else { "were" },
+        line(other),
+        party(&names.who(thread)),
+        line(own),
+        line(weighed)
+    ))
+}
+
+/// The ancestor of cgroup `path`, or itself, that is a sibling of `other`, of an ancestor of `other`, or of the threads in `other`; `None`
+/// if `other` is the same cgroup or below.
+fn below_common<'a>(path: &'a str, other: &str) -> Option<&'a str> {
+    let mut others = other.split('/').filter(|it| !it.is_empty());
+    let mut end = 0;
+    for part in path.split('/').filter(|it| !it.is_empty()) {
+        end += 1 + part.len();
+        if others.next() != Some(part) {
+            return path.get(..end);
+        }
+    }
+    None
 }
 
 fn about_futex(thread: Index, names: &Names<'_>) -> String {
@@ -182,7 +229,7 @@ fn about_futex(thread: Index, names: &Names<'_>) -> String {
     )
 }
 
-fn about(matter: &Matter, names: &Names<'_>) -> Option<String> {
+fn about(matter: &Matter, (from, to): (u64, u64), names: &Names<'_>) -> Option<String> {
     let who = |thread: &Index| party(&names.who(*thread));
     Some(match matter {
         Matter::Waited { .. } | Matter::Futex { .. } => return None,
@@ -217,10 +264,18 @@ fn about(matter: &Matter, names: &Names<'_>) -> Option<String> {
             };
             format!("{} waited for a disk:{record} who else uses it?", who(thread))
         }
-        Matter::Blocked { thread, class: Class::Network | Class::Socket } => format!(
-            "{} waited for a socket; the peer was late: look at the sender or receiver",
-            who(thread)
-        ),
+        Matter::Blocked { thread, class: Class::Network | Class::Socket } => {
+            // The trace may have the peer.
+            let peer = match names.who(*thread).host {
+                Some(_) => format!(
+                    "ask what it did then, with --thread NAME@HOST --from {} --to {}",
+                    Nanos(from),
+                    Nanos(to)
+                ),
+                None => "look at the sender or receiver".to_owned(),
+            };
+            format!("{} waited for a socket; the peer was late: {peer}", who(thread))
+        }
         Matter::Blocked { thread, class: Class::Io } => format!(
             "{} waited for input or output: record what it waited for with --syscalls and -e 'block:*'{}",
             who(thread),
@@ -228,6 +283,13 @@ fn about(matter: &Matter, names: &Names<'_>) -> Option<String> {
         ),
         Matter::Blocked { thread, class: Class::Poll } => {
             format!("{} waited for an event, and its sender was late", who(thread))
+        }
+        // Such a recording cannot have system calls.
+        Matter::Blocked { thread, .. } if names.has_stand_ins() => {
+            if names.has_stacks_of(*thread) {
+                return None;
+            }
+            format!("record with --stacks to see where in its code {} waited", who(thread))
         }
         Matter::Blocked { thread, .. } => {
             format!("record with --syscalls to see what {} waited for", who(thread))
@@ -302,4 +364,20 @@ pub(crate) fn missing(frame: &Frame, names: &Names<'_>) -> Vec<String> {
     add(seen.waited && lacks(Cause::Migrate), "moves between queues");
     add(seen.lost, "events that were lost");
     missing
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn cgroups_compete_below_their_common_ancestor() {
+        assert_eq!(below_common("/a/b/c", "/a/x"), Some("/a/b"));
+        assert_eq!(below_common("/a/b", "/a"), Some("/a/b"));
+        assert_eq!(below_common("/web", "/"), Some("/web"));
+        assert_eq!(below_common("/ab", "/a"), Some("/ab"));
+        for (path, other) in [("/a", "/a"), ("/", "/a"), ("/a", "/a/b"), ("/", "/")] {
+            assert_eq!(below_common(path, other), None, "{path} {other}");
+        }
+    }
 }

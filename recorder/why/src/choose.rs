@@ -705,9 +705,18 @@ fn the_one(query: &Query, tracker: &Tracker, chosen: &Chosen<'_>) -> Result<u64,
         Threads::These(koids) => match koids[..] {
             [koid] => Ok(koid),
             _ => {
-                let tids = koids.iter().map(|koid| tracker.roster.tid(*koid)).collect();
+                let roster = &tracker.roster;
+                let id = |koid: &u64| {
+                    let tid = roster.tid(*koid);
+                    // Another host of a merged trace may have the same id.
+                    match roster.process(*koid).and_then(|process| roster.host(process)) {
+                        Some(host) => format!("{tid}@{}", fxtrec_units::escape::line(host)),
+                        None => tid.to_string(),
+                    }
+                };
+                let ids = koids.iter().map(id).collect();
                 let name = query.thread.clone().unwrap_or_default();
-                Err(WhyError::Several { name, tids })
+                Err(WhyError::Several { name, ids })
             }
         },
         // The main thread.

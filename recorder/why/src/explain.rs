@@ -15,6 +15,7 @@ use fxtrec_blame::{Class, log};
 use fxtrec_report::stacks::Recorded;
 use fxtrec_sched::State;
 use fxtrec_sched::waited::WaitedFor;
+use fxtrec_units::convention::stand_in;
 use fxtrec_units::text;
 use rustc_hash::FxHashMap;
 
@@ -51,6 +52,20 @@ impl Names<'_> {
         let comm = roster.comm(koid).unwrap_or_default().to_owned();
         let host = roster.process(koid).and_then(|process| roster.host(process));
         Who { koid, tid: roster.tid(koid), comm, host: host.map(str::to_owned) }
+    }
+
+    /// Whether the recording is of one user's processes, with stand-ins for threads of others.
+    pub(crate) fn has_stand_ins(&self) -> bool {
+        let roster = &self.tracker.roster;
+        let is_one =
+            |koid| roster.comm(koid).is_some_and(|comm| stand_in(comm, roster.tid(koid)).is_some());
+        roster.koids().any(is_one)
+    }
+
+    /// The last known cgroup of the thread's process.
+    pub(crate) fn cgroup_of(&self, thread: Index) -> Option<&str> {
+        let roster = &self.tracker.roster;
+        roster.cgroup(roster.process(roster.koid(thread))?)
     }
 
     /// Whether the thread belongs to the recorder.

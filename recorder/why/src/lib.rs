@@ -223,7 +223,7 @@ pub enum WhyError {
     /// No thread has this name; `near` are similar names.
     NoThread { name: String, near: Vec<String> },
     /// Several threads have this name.
-    Several { name: String, tids: Vec<u64> },
+    Several { name: String, ids: Vec<String> },
     /// A time range was given without a thread.
     NeedsThread,
     /// A critical path without COMMAND.
@@ -256,11 +256,10 @@ impl std::fmt::Display for WhyError {
             WhyError::NoThread { name, near } => {
                 write!(f, "no thread is called '{name}'{}", did_you_mean(near))
             }
-            WhyError::Several { name, tids } => {
-                let shown: Vec<String> = tids.iter().take(8).map(u64::to_string).collect();
-                let tids =
-                    format!("{}{}", shown.join(", "), if tids.len() > 8 { ", ..." } else { "" });
-                write!(f, "several threads are called '{name}': choose one by its id: {tids}")
+            WhyError::Several { name, ids } => {
+                let more = if ids.len() > 8 { ", ..." } else { "" };
+                let ids = ids[..ids.len().min(8)].join(", ");
+                write!(f, "several threads are called '{name}': choose one by its id: {ids}{more}")
             }
             WhyError::NeedsThread => {
                 write!(f, "the trace has no COMMAND: choose a thread with --thread")

@@ -15,6 +15,7 @@ use fxtrec_tests::skip::skip;
 use fxtrec_tests::trace::Trace;
 use fxtrec_tests::wait;
 use nix::sys::signal::Signal;
+use nix::unistd::Pid;
 
 const PINGPONG: &str = env!("CARGO_BIN_EXE_pingpong");
 const SPIKE: &str = env!("CARGO_BIN_EXE_spike");
@@ -53,6 +54,21 @@ impl Alerted {
     fn written(&mut self) -> PathBuf {
         let line = self.line(" written to ");
         line.split_once(" written to ").expect("a path").1.into()
+    }
+
+    /// Its child processes.
+    fn recorders(&self) -> Vec<Pid> {
+        let mut found = Vec::new();
+        let threads = std::fs::read_dir(format!("/proc/{}/task", self.process.id()));
+        for thread in threads.expect("its threads") {
+            let list = thread.expect("a thread").path().join("children");
+            // The thread may have ended.
+            let list = std::fs::read_to_string(list).unwrap_or_default();
+            found.extend(
+                list.split_whitespace().filter_map(|pid| pid.parse().ok()).map(Pid::from_raw),
+            );
+        }
+        found
     }
 
     /// The existing snapshots, without the file that the recorder writes at its end.
@@ -212,6 +228,39 @@ fn the_recorder_of_a_daemon_that_is_killed_ends_with_a_readable_file_and_the_nex
     assert!(said.contains(&named), "{said}");
     next.signal(Signal::SIGTERM);
     assert!(next.finish().success());
+}
+
+#[test]
+fn a_recorder_that_was_killed_is_started_again_and_metrics_say_when_there_is_none() {
+    if !may_record() {
+        return;
+    }
+    let alert = "slice > 1ns if comm = 'sleep'";
+    let options = ["--metrics", "0", "--alert", alert, "--alert-interval", "1s"];
+    let mut daemon = Alerted::start(&[&options[..], &["--alert-buffer", "8M"]].concat());
+    let metrics = daemon.line("metrics at");
+    let (_, address) = metrics.split_once("http://").expect("an address");
+    let address = address.strip_suffix("/metrics").expect("a path").to_owned();
+    let script = "while :; do sleep 0.05; done";
+    let mut sleeper = Process::start(Command::new("sh").args(["-c", script]));
+    let first = daemon.written();
+    assert!(scrape(&address).contains("fxtrec_alert_recording 1.0\n"));
+    let recorders = daemon.recorders();
+    let [recorder] = recorders[..] else { panic!("one recorder, not {recorders:?}") };
+    nix::sys::signal::kill(recorder, Signal::SIGKILL).expect("it runs");
+    let said = daemon.line("no alerts");
+    assert!(said.contains("the recorder has ended (signal: 9"), "{said}");
+    assert!(said.contains("it starts again in 2 s"), "{said}");
+    wait::until("the metric", || scrape(&address).contains("fxtrec_alert_recording 0.0\n"));
+    daemon.line("alerts again");
+    let next = daemon.written();
+    sleeper.kill();
+    assert_ne!(first, next);
+    assert!(switches_of(&next, "sleep") > 0);
+    assert!(scrape(&address).contains("fxtrec_alert_recording 1.0\n"));
+    // The killed recorder leaves no empty file.
+    let killed = first.to_str().expect("a plain path").replace(".1.fxt.zst", ".fxt.zst");
+    assert!(!Path::new(&killed).exists(), "{killed}");
 }
 
 #[test]

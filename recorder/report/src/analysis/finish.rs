@@ -62,6 +62,7 @@ impl<O: Observer> Analysis<O> {
         let mut report = Report {
             origin: self.origin,
             merged: if self.origins.len() > 1 { self.origins } else { Vec::new() },
+            fleet_machine: String::new(),
             cpu_names: self.cpu_names,
             causes: self.causes,
             host: self.host,

@@ -1,6 +1,6 @@
 use super::*;
 use crate::scene::{Leaves, Scene};
-use crate::{Metric, Report};
+use crate::{GroupBy, Metric, Report};
 use fxtrec_units::look::Look;
 
 /// Thread 101 waits 5 us and 45 us, 202 waits 20 us; 101 runs most.
@@ -252,6 +252,27 @@ fn losses_and_a_narrow_scope_are_reported_at_the_head() {
     assert!(head.contains("LOST 1 234 events in 1 gap;"), "{head}");
     assert!(head.contains("\n  1 234 on CPU 0: the output blocked\n"), "{head}");
     assert!(head.contains("(scope app)"), "{head}");
+}
+
+#[test]
+fn the_sum_of_recorded_threads_is_left_out_where_groups_also_have_others() {
+    let mut scene = Scene::of_scope("cgroups");
+    scene.name_in(101, "web", Some("/web")).name_in(201, "sh", Some("/")).name_in(
+        301,
+        "cc",
+        Some("/"),
+    );
+    scene.wake(10, 0, 101).switch(15, 0, 0, Leaves::R, 101).switch(20, 0, 101, Leaves::R, 301);
+    scene.wake(25, 0, 201).switch(30, 0, 301, Leaves::R, 201).switch(35, 0, 201, Leaves::S, 101);
+    scene.switch(40, 0, 101, Leaves::S, 0);
+    let mut report = scene.report();
+    let style =
+        TableStyle { metric: Metric::RunQueue, sort: SortKey::Max, rows: None, look: Look::PLAIN };
+    let plain = text(|out| write_threads(&report, style, out));
+    assert!(plain.contains("RECORDED (2 threads)"), "{plain}");
+    report.group_by(GroupBy::Cgroup);
+    let grouped = text(|out| write_threads(&report, style, out));
+    assert!(grouped.contains("/ (2 threads)") && !grouped.contains("RECORDED"), "{grouped}");
 }
 
 #[test]

@@ -222,9 +222,12 @@ fn write_rows(
     for row in &first[..shown.0] {
         grid.row(cells(&row.name, row.stats));
     }
-    if first.len() > 1 && !others.is_empty() {
+    // A group has rows for threads of COMMAND and for others, but one row for threads in and outside the scope of a recording.
+    let is_exact = has_command || report.grouped_by.is_none() && !report.is_fleet();
+    if first.len() > 1 && !others.is_empty() && is_exact {
         let sum = Stats::merge(first.iter().map(|row| row.stats));
         let number: u64 = first.iter().map(|row| row.threads).sum();
+        let what = if report.grouped_by.is_some() { "threads" } else { what };
         grid.row(cells(&format!("{whose} ({} {what})", count(number)), &sum));
     }
     for row in &others[..shown.1] {
@@ -240,6 +243,7 @@ fn write_rows(
         let of_command = match rest.0 {
             0 => String::new(),
             rest if has_command => format!(", {} of COMMAND", count(rest)),
+            _ if !is_exact => String::new(),
             rest => format!(", {} of those recorded", count(rest)),
         };
         let rest = rest.0 + rest.1;

@@ -1,6 +1,7 @@
 //! `fxtrec cut`: cuts a time window out of a trace.
 
 use std::io::Write;
+use std::path::Path;
 
 use fxt_reader::{Nanos, Reader};
 
@@ -8,7 +9,7 @@ use crate::cli::CutArgs;
 use crate::commands::conversion::{refuse_terminal, tell};
 use crate::commands::trace_file::{ReadError, resolve};
 use crate::convert::cut::{Filter, Window, cut};
-use crate::convert::redact::redact;
+use crate::convert::redact::{Secret, redact};
 use crate::convert::{ConvertError, Format, Input, Output, Report};
 
 /// Why the cut failed.
@@ -36,8 +37,28 @@ pub fn run(args: &CutArgs, messages: &mut dyn Write) -> Result<(), CutError> {
     if from.zip(to).is_some_and(|(from, to)| from > to) {
         return Err(CutError::Reversed);
     }
-    let messages = (!args.quiet).then_some(messages);
-    Ok(tell(cut_file(args, from, to), "", args.output(), messages)?)
+    let result = cut_file(args, from, to);
+    let is_written = result.is_ok();
+    tell(result, "", args.output(), (!args.quiet).then_some(&mut *messages))?;
+    if is_written && !args.quiet {
+        // If standard error is closed, the message is lost.
+        let _ = messages.write_all(what_stays(&args.secrets(), args.output()).as_bytes());
+    }
+    Ok(())
+}
+
+/// What someone who shares the trace must know; empty if nothing gets pseudonyms.
+fn what_stays(secrets: &[Secret], output: &Path) -> String {
+    let functions = match secrets.contains(&Secret::Functions) {
+        _ if secrets.is_empty() => return String::new(),
+        true => "",
+        false => "names of functions stay (--redact functions replaces them too); ",
+    };
+    let of = match output == Path::new("-") {
+        true => "FILE".into(),
+        false => output.display().to_string(),
+    };
+    format!("  {functions}fxtrec dump --strings {of} lists every text that is left\n")
 }
 
 fn cut_file(

@@ -15,7 +15,7 @@ use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 use std::str::FromStr;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
@@ -39,6 +39,13 @@ const PREFIX: &str = "alert-";
 
 /// How long to wait for lines of the recorder before checking for requests for a file.
 const TICK: Duration = Duration::from_millis(200);
+
+/// How long to wait before the recorder is started again: this long for the first time, and twice as long after each time in a row.
+const FIRST_PAUSE: Duration = Duration::from_secs(2);
+const LONGEST_PAUSE: Duration = Duration::from_secs(600);
+
+/// A recorder that has recorded for this long had no lasting problem.
+const LASTING: Duration = Duration::from_secs(600);
 
 /// How many bytes of a cgroup path are printed.
 const PATH_SHOWN: usize = 200;
@@ -241,16 +248,20 @@ fn judge(gate: &Gate, since: &HashMap<Key, Figures>, groups: &Groups) -> Option<
     Some(format!("{amount} ({samples} {}{most})", noun(samples, "sample", "samples")))
 }
 
-/// How many files were written for each alert, since the daemon started.
+/// How many files were written for each alert since the daemon started, and whether alerts are being recorded.
 #[derive(Debug)]
-pub(super) struct AlertFiles(Vec<(String, AtomicU64)>);
+pub(super) struct AlertFiles {
+    counts: Vec<(String, AtomicU64)>,
+    is_recording: AtomicBool,
+}
 
 impl AlertFiles {
     fn of(alerts: &[Alert]) -> AlertFiles {
         let mut texts: Vec<String> = alerts.iter().map(Alert::to_string).collect();
         texts.sort();
         texts.dedup();
-        AlertFiles(texts.into_iter().map(|text| (text, AtomicU64::new(0))).collect())
+        let counts = texts.into_iter().map(|text| (text, AtomicU64::new(0))).collect();
+        AlertFiles { counts, is_recording: AtomicBool::new(true) }
     }
 
     /// The alert that a line of the recorder is about.
@@ -259,16 +270,21 @@ impl AlertFiles {
         let is_it = |(text, _): &(String, AtomicU64)| {
             rest.strip_prefix(text.as_str()).is_some_and(|rest| rest.starts_with(": "))
         };
-        self.0.iter().position(is_it)
+        self.counts.iter().position(is_it)
     }
 
     fn count(&self, alert: usize) {
-        self.0[alert].1.fetch_add(1, Ordering::Relaxed);
+        self.counts[alert].1.fetch_add(1, Ordering::Relaxed);
     }
 
     /// Each alert with its number of files.
     pub(super) fn counts(&self) -> impl Iterator<Item = (&str, u64)> {
-        self.0.iter().map(|(text, count)| (text.as_str(), count.load(Ordering::Relaxed)))
+        self.counts.iter().map(|(text, count)| (text.as_str(), count.load(Ordering::Relaxed)))
+    }
+
+    /// Whether the recorder runs.
+    pub(super) fn is_recording(&self) -> bool {
+        self.is_recording.load(Ordering::Relaxed)
     }
 }
 
@@ -307,18 +323,28 @@ pub(super) fn start(
             newest.display()
         ));
     }
-    let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_secs();
-    let output = folder.join(format!("{PREFIX}{now}.fxt.zst"));
-    let history = History::start(&output, &options(&triggers, args, interval));
-    let history = history.map_err(AlertsError::Recorder)?;
+    let options = options(&triggers, args, interval);
+    let history = begin(folder, &options).map_err(AlertsError::Recorder)?;
     let (fired, asked) = channel();
     let stop = StopToken::new().map_err(AlertsError::Recorder)?;
     let (folder, last) = (folder.to_owned(), None);
     let written = Arc::new(AlertFiles::of(&args.alerts));
     let (counts, figure) = (written.clone(), None);
     let stop_keeper = stop.clone();
-    let keeper =
-        Keeper { history, folder, files, asked, interval, last, counts, figure, stop: stop_keeper };
+    let keeper = Keeper {
+        history,
+        begun: Instant::now(),
+        pause: FIRST_PAUSE,
+        options,
+        folder,
+        files,
+        asked,
+        interval,
+        last,
+        counts,
+        figure,
+        stop: stop_keeper,
+    };
     let thread = std::thread::Builder::new()
         .name("fxtrec-alerts".to_owned())
         .spawn(move || keeper.run())
@@ -332,6 +358,12 @@ pub(super) fn start(
         fired,
     });
     Ok((AlertRecorder { stop, thread: Some(thread) }, (figures, written)))
+}
+
+/// Starts the recorder, with a file name that no earlier one had.
+fn begin(folder: &Path, options: &[String]) -> io::Result<History> {
+    let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_secs();
+    History::start(&folder.join(format!("{PREFIX}{now}.fxt.zst")), options)
 }
 
 /// The alerts that the recorder checks, and the alerts on counts of the kernel.
@@ -408,6 +440,12 @@ fn earlier(folder: &Path, budget: u64) -> io::Result<(Files, Option<(u64, PathBu
 #[derive(Debug)]
 struct Keeper {
     history: History,
+    /// When it was started.
+    begun: Instant,
+    /// How long to wait when it ends before it is started again.
+    pause: Duration,
+    /// Its options.
+    options: Vec<String>,
     folder: PathBuf,
     files: Files,
     asked: Receiver<String>,
@@ -428,7 +466,8 @@ impl Keeper {
                 Ok(Some(line)) => self.heard(&line),
                 Ok(None) => {}
                 Err(error) => {
-                    return say(&format!("no more alerts: the recorder has ended ({error})"));
+                    self.begin_again(&error);
+                    continue;
                 }
             }
             let asked: Vec<String> = self.asked.try_iter().collect();
@@ -448,6 +487,65 @@ impl Keeper {
                 }
                 Err(error) => say(&format!("no file for this alert: {error}")),
             }
+        }
+    }
+
+    /// Starts the recorder again after it ended for a reason other than the daemon's end, such as a lack of memory.
+    fn begin_again(&mut self, ended: &io::Error) {
+        self.counts.is_recording.store(false, Ordering::Relaxed);
+        self.keep_last();
+        // Ctrl-C reaches the recorder too, perhaps before the daemon.
+        self.rest(TICK);
+        if self.begun.elapsed() >= LASTING {
+            self.pause = FIRST_PAUSE;
+        }
+        let mut why = format!("the recorder has ended ({ended})");
+        while !self.stop.is_stopped() {
+            let pause = self.pause;
+            self.pause = LONGEST_PAUSE.min(pause * 2);
+            say(&format!("no alerts: {why}; it starts again in {} s", pause.as_secs()));
+            self.rest(pause);
+            if self.stop.is_stopped() {
+                return;
+            }
+            match begin(&self.folder, &self.options) {
+                Ok(history) => {
+                    (self.history, self.begun, self.figure) = (history, Instant::now(), None);
+                    // The new recorder does not have the events of statistics until now.
+                    self.asked.try_iter().for_each(drop);
+                    self.counts.is_recording.store(true, Ordering::Relaxed);
+                    return say("alerts again: the recorder was started");
+                }
+                Err(error) => why = format!("the recorder does not start ({error})"),
+            }
+        }
+    }
+
+    /// Waits, unless the daemon ends.
+    fn rest(&self, pause: Duration) {
+        let until = Instant::now() + pause;
+        while !self.stop.is_stopped() && Instant::now() < until {
+            let left = until.saturating_duration_since(Instant::now());
+            if self.stop.wait(std::iter::empty(), left).is_err() {
+                std::thread::sleep(TICK);
+            }
+        }
+    }
+
+    /// Counts the file that the recorder has written at its end; if it was killed, the file is empty.
+    fn keep_last(&mut self) {
+        let path = self.history.output().to_owned();
+        let Ok(meta) = path.symlink_metadata() else { return };
+        let kept = match (meta.is_file(), meta.len()) {
+            (false, _) => return,
+            (true, 0) => std::fs::remove_file(&path)
+                .map_err(|source| NotRemoved { path: path.clone(), source }),
+            (true, bytes) => files::file_at(&path)
+                .map_err(|source| NotRemoved { path: path.clone(), source })
+                .and_then(|id| self.files.add(&path, id, bytes, 0)),
+        };
+        if let Err(error) = kept {
+            say(&error.to_string());
         }
     }
 

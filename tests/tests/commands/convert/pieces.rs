@@ -146,7 +146,9 @@ fn what_is_shared_has_the_same_figures_and_no_names() {
     let folder = Folder::new();
     let command = ["sh", "-c", "sleep 0.01; : --token=abc"];
     record_in(&folder, &["-q"], &command);
-    folder.fxtrec(["cut", "-q", "t.fxt", "shared.fxt", "--for-sharing"]).expect(0);
+    let said = folder.fxtrec(["cut", "t.fxt", "shared.fxt", "--for-sharing"]).expect(0).stderr;
+    let stays = "names of functions stay (--redact functions replaces them too); fxtrec dump --strings shared.fxt lists";
+    assert!(said.contains(stays), "{said}");
     folder.fxtrec(["cut", "-q", "t.fxt", "piece.fxt", "--for-sharing", "--from", "+1ms"]).expect(0);
     let strings = |file: &str| folder.fxtrec(["dump", "--strings", file]).expect(0).stdout;
     let before = strings("t.fxt");

@@ -189,6 +189,14 @@ pub(super) fn families(
         help,
         samples: vec![Sample::number(labels, value)],
     };
+    families.extend(alerts.map(|files| {
+        gauge(
+            "fxtrec_alert_recording",
+            "Whether the recorder of alerts runs.",
+            Vec::new(),
+            f64::from(u8::from(files.is_recording())),
+        )
+    }));
     families.push(gauge(
         "fxtrec_series",
         "Number of label sets, at most fxtrec_series_limit.",
