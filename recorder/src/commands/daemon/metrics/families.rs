@@ -189,7 +189,7 @@ pub(super) fn families(
         help,
         samples: vec![Sample::number(labels, value)],
     };
-    families.extend(alerts.map(|files| {
+    families.extend(others.files.as_deref().map(|files| {
         gauge(
             "fxtrec_alert_recording",
             "Whether the recorder of alerts runs.",
