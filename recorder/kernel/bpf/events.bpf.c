@@ -19,22 +19,22 @@
 LICENSE;
 
 /* The facts that are reported, if the kernel has them and they were requested. */
-CHOICE(tells_steal, 0);
-CHOICE(tells_irqs, 0);
-CHOICE(tells_requests, 0);
-CHOICE(tells_syscalls, 0);
-CHOICE(tells_futexes, 0);
-CHOICE(tells_locks, 0);
-CHOICE(tells_origins, 0);
-CHOICE(tells_disks, 0);
+CHOICE(reports_steal, 0);
+CHOICE(reports_irqs, 0);
+CHOICE(reports_requests, 0);
+CHOICE(reports_syscalls, 0);
+CHOICE(reports_futexes, 0);
+CHOICE(reports_locks, 0);
+CHOICE(reports_origins, 0);
+CHOICE(reports_disks, 0);
 CHOICE(notes_waits, 0);
-CHOICE(tells_wakings, 0);
+CHOICE(reports_wakings, 0);
 
 /* Notes the system call and the futex that the thread blocks in, if any. */
 static inline void note_call(u64 *args, struct task_struct *prev, struct lane *lane)
 {
 	lane->syscall = NO_SYSCALL;
-	if (chosen(tells_futexes))
+	if (chosen(reports_futexes))
 		lane->futex.address = 0;
 #if defined(__TARGET_ARCH_x86) || defined(__TARGET_ARCH_arm64)
 	if (state_of(args, prev) == 0 || args[0] || (prev->flags & (PF_KTHREAD | PF_USER_WORKER | PF_IO_WORKER)))
@@ -54,7 +54,7 @@ static inline void note_call(u64 *args, struct task_struct *prev, struct lane *l
 	if (number >= NO_SYSCALL)
 		return;
 	lane->syscall = number;
-	if (chosen(tells_futexes) && number == SYS_futex) {
+	if (chosen(reports_futexes) && number == SYS_futex) {
 		struct futex *futex = &lane->futex;
 #if defined(__TARGET_ARCH_x86)
 		u64 address = registers->di;
@@ -127,9 +127,9 @@ static inline void tell_taken(struct event *event, struct account *account, stru
 	u64 irqs = 0, asked = 0;
 	u8 flags = 0;
 
-	if (chosen(tells_irqs))
+	if (chosen(reports_irqs))
 		irqs = account->hard + account->soft - lane->irqs;
-	if (chosen(tells_requests))
+	if (chosen(reports_requests))
 		asked = account->asked;
 	if (!unlikely(irqs | asked))
 		return;
@@ -183,20 +183,20 @@ SEC("tp_btf") int fxtrec_switch(u64 *args)
 		if (!(before | now))
 			goto untold;
 	}
-	if (chosen(tells_syscalls))
+	if (chosen(reports_syscalls))
 		note_call(args, prev, lane);
 	if (!begin(&event, next, FIRED_SWITCH))
 		goto untold;
-	if (chosen(tells_steal))
+	if (chosen(reports_steal))
 		tell_slice(&event, next);
-	if (chosen(tells_irqs) || chosen(tells_requests))
+	if (chosen(reports_irqs) || chosen(reports_requests))
 		tell_taken(&event, account_of(cpu), prev);
 	check_goes_out(&event, args, prev);
 	check_wait(&event, next);
-	if (chosen(tells_futexes) && lane->futex.address)
+	if (chosen(reports_futexes) && lane->futex.address)
 		tell_futex(&event, &lane->futex);
 	u32 tid = prev->pid;
-	if (chosen(tells_locks))
+	if (chosen(reports_locks))
 		tell_lock(&event, tid);
 
 	struct switch_record *record = next_record(&event);
@@ -204,7 +204,7 @@ SEC("tp_btf") int fxtrec_switch(u64 *args)
 	record->prev = chosen(owned) ? shown_tid(prev, cpu) : tid;
 	record->next = chosen(owned) ? shown_tid(next, cpu) : (u32)next->pid;
 	record->state = state_of(args, prev) | prev->exit_state;
-	record->syscall = chosen(tells_syscalls) ? lane->syscall : NO_SYSCALL;
+	record->syscall = chosen(reports_syscalls) ? lane->syscall : NO_SYSCALL;
 	record->kind = SWITCH;
 	record->flags = args[0] | (chosen(scope_is) ? lane->shown : 0);
 	record->prio = prev->prio;
@@ -224,7 +224,7 @@ SEC("tp_btf") int fxtrec_switch(u64 *args)
 
 untold:
 	/* A switch without a record still answers a request. */
-	if (chosen(tells_requests))
+	if (chosen(reports_requests))
 		account_of(cpu)->asked = 0;
 unnoted:
 	/* The time must not be noted either: two waits would look like one. */
@@ -302,7 +302,7 @@ static inline void note_origin(u32 tid, bool is_hard)
 
 	place->tid = tid;
 	place->pieces = 0;
-	if (chosen(tells_disks)) {
+	if (chosen(reports_disks)) {
 		struct completed *completed = is_hard ? &own->by_hard : &own->by_soft;
 
 		if (completed->operation) {
@@ -389,9 +389,9 @@ SEC("tp_btf") int fxtrec_waking(u64 *args)
 	/* If it is unknown whether an interrupt does it, no thread is named as the waker, rather than the wrong one. */
 	u32 waker = chosen(interrupts_by) == NOTHING ? 0 : current;
 	*waker_of(tid) = tid | (u64)(in_interrupt != 0) << 31 | (u64)waker << 32;
-	if (chosen(tells_origins) && unlikely(in_interrupt))
+	if (chosen(reports_origins) && unlikely(in_interrupt))
 		note_origin(tid, in_interrupt & ~SOFT_BITS);
-	if (!chosen(tells_wakings))
+	if (!chosen(reports_wakings))
 		return 0;
 	if (!begin_here(&event, task, FIRED_WAKING))
 		return 0;
@@ -445,7 +445,7 @@ SEC("tp_btf") int fxtrec_wakeup(u64 *args)
 		*place = 0;
 		flags = note >> 31 & FLAG_FIRST;
 		waker = note >> 32;
-		if (chosen(tells_origins) && unlikely(flags))
+		if (chosen(reports_origins) && unlikely(flags))
 			tell_origin(&event, tid);
 	}
 	tell_wake(&event, task, WAKEUP, current, waker, flags);

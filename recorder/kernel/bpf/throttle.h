@@ -14,7 +14,7 @@
 #include "state.h"
 
 /* Whether throttling is reported. */
-CHOICE(tells_throttles, 0);
+CHOICE(reports_throttles, 0);
 
 /* The maximum number of parent groups that are searched for a used-up quota. */
 #define LEVELS 8
@@ -101,7 +101,7 @@ static inline void tell_throttled(struct event *event, struct task_struct *task)
 /* The same for an outgoing thread, if a quota keeps it from running. */
 static inline void check_goes_out(struct event *event, u64 *args, struct task_struct *prev)
 {
-	if (!chosen(tells_throttles))
+	if (!chosen(reports_throttles))
 		return;
 	if (marks_tasks()) {
 		if (unlikely(prev->throttled))
@@ -114,7 +114,7 @@ static inline void check_goes_out(struct event *event, u64 *args, struct task_st
 /* The same for a thread that is woken. */
 static inline void check_is_woken(struct event *event, struct task_struct *task)
 {
-	if (chosen(tells_throttles) && !marks_tasks() && unlikely(has_history(task->se.cfs_rq)))
+	if (chosen(reports_throttles) && !marks_tasks() && unlikely(has_history(task->se.cfs_rq)))
 		tell_throttled(event, task);
 }
 
@@ -136,7 +136,7 @@ static inline void check_wait(struct event *event, struct task_struct *task)
 {
 	struct cfs_rq *queue;
 
-	if (!chosen(tells_throttles))
+	if (!chosen(reports_throttles))
 		return;
 	queue = task->se.cfs_rq;
 	if (marks_tasks()) {
@@ -157,7 +157,7 @@ static inline void tell_new_queue(struct event *event, struct task_struct *task,
 {
 	struct cfs_rq *queue;
 
-	if (!chosen(tells_throttles) || marks_tasks())
+	if (!chosen(reports_throttles) || marks_tasks())
 		return;
 	/* The address of an imaginary task whose queue field is the queue of that CPU. */
 	queue = as_task((void *)(task->sched_task_group->cfs_rq + cpu) - offset_of(struct task_struct, se.cfs_rq))->se.cfs_rq;

@@ -289,15 +289,15 @@ pub fn all(
     let mut choices = vec![
         setting.accounts.choice(),
         ("reports_steal", way.steal.into()),
-        ("tells_irqs", setting.accounts.irqs.into()),
-        ("tells_requests", setting.accounts.asking.into()),
-        ("tells_syscalls", way.syscalls.into()),
-        ("tells_futexes", (way.syscalls && way.futexes).into()),
-        ("tells_locks", setting.contentions.is_some().into()),
-        ("tells_origins", setting.origins.is_some().into()),
-        ("tells_disks", setting.requests.into()),
+        ("reports_irqs", setting.accounts.irqs.into()),
+        ("reports_requests", setting.accounts.asking.into()),
+        ("reports_syscalls", way.syscalls.into()),
+        ("reports_futexes", (way.syscalls && way.futexes).into()),
+        ("reports_locks", setting.contentions.is_some().into()),
+        ("reports_origins", setting.origins.is_some().into()),
+        ("reports_disks", setting.requests.into()),
         ("reports_throttles", way.throttles.into()),
-        ("tells_wakings", waking.into()),
+        ("reports_wakings", waking.into()),
         ("notes_waits", setting.notes.is_some().into()),
     ];
     choices.extend(setting.of_lanes());
