@@ -298,6 +298,23 @@ def antagonists(all_traces, rows):
     equal("antagonists", sorted(found), sorted(told))
 
 
+def taken_by_cgroup(all_traces, rows):
+    told = {}
+    for trace in all_traces:
+        own = json.loads(fxtrec("report", "--json", "--include-recorder", "--worst", "1000000", trace.name))
+        cgroups = {thread["koid"]: thread.get("cgroup") for thread in own["threads"]}
+        for wait in own["worst"]:
+            had = sum(it["ran_ns"] for it in wait["antagonists"])
+            if had:
+                told[cgroups[wait["koid"]]] = told.get(cgroups[wait["koid"]], 0) + had
+    found = {}
+    for cgroup, taken_by, had, times in rows:
+        found[cgroup] = found.get(cgroup, 0) + had
+        if times < 1 or taken_by is not None and not taken_by.startswith("/"):
+            raise Failed(f"{times} times by {taken_by}")
+    equal("time of cgroups", found, told)
+
+
 def steal_by_host(all_traces, rows):
     equal("hosts", sorted(row[0] for row in rows), list(by(all_traces, "host")))
     for host, steal, ran, percent in rows:
@@ -402,6 +419,7 @@ CHECKS = {
     "p99 of wake-up latency by commit": p99_by_commit,
     "The ten worst waits of the fleet": worst_waits,
     "All antagonists of the ten worst waits": antagonists,
+    "Which cgroups took the CPU": taken_by_cgroup,
     "Which host steals": steal_by_host,
     "Regressions by week": regressions,
     "CPU time by name of thread": cpu_time,

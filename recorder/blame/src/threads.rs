@@ -171,8 +171,15 @@ impl Roster {
         {
             return;
         }
-        let cgroup = cgroup.map(Into::into);
-        let host = host.map(Into::into);
+        let (cgroup, host): (Option<Box<str>>, Option<Box<str>>) =
+            (cgroup.map(Into::into), host.map(Into::into));
+        let known = self.processes.remove(&object.koid.0);
+        let (known_cgroup, known_host) = known.map_or((None, None), |it| (it.cgroup, it.host));
+        // Programs know only their names.
+        let (cgroup, host) = match is_told {
+            true => (known_cgroup.or(cgroup), known_host.or(host)),
+            false => (cgroup.or(known_cgroup), host.or(known_host)),
+        };
         self.processes.insert(object.koid.0, Process { name: object.name.into(), cgroup, host });
     }
 

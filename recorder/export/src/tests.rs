@@ -379,6 +379,16 @@ fn a_wait_shows_who_woke_whom_and_who_had_the_cpu() {
 }
 
 #[test]
+fn a_process_keeps_its_cgroup_when_an_application_names_it() {
+    let mut scene = Scene::new();
+    scene.name_in(101, "web", Some("/a")).switch(10, 0, 0, Leaves::R, 101);
+    scene.name(101, "web").switch(20, 0, 101, Leaves::S, 0).end(30);
+    let rows = tell(scene.bytes()).rows(Table::Process);
+    let cgroups: Vec<_> = rows.iter().map(|row| text(row, "cgroup")).collect();
+    assert_eq!(cgroups, [Some("/a")]);
+}
+
+#[test]
 fn threads_of_the_recorder_are_marked() {
     let mut scene = Scene::recorded_by(900, "waker", None);
     scene.name(101, "app").name(901, "fxtrec-capture").name(1001, "fxtrec-files");

@@ -90,7 +90,10 @@ impl ThreadTable {
             ObjectType::Process => {
                 let process = self.process(object.koid.0);
                 process.name = Some(object.name.into());
-                process.cgroup = object.args.str("cgroup").map(Into::into);
+                // Programs that name themselves do not know their cgroup.
+                if let Some(cgroup) = object.args.str("cgroup") {
+                    process.cgroup = Some(cgroup.into());
+                }
             }
             ObjectType::Thread => {
                 let process = object.process().map(|process| process.0);

@@ -227,6 +227,13 @@ impl Roster {
         }
         let (name, cgroup) = (self.text(name), cgroup.map(|path| self.text(path)));
         let host = host.map(|host| self.text(host));
+        let known = self.processes.remove(&koid);
+        let (known_cgroup, known_host) = known.map_or((None, None), |it| (it.cgroup, it.host));
+        // Programs know only their names.
+        let (cgroup, host) = match is_told {
+            true => (known_cgroup.or(cgroup), known_host.or(host)),
+            false => (cgroup.or(known_cgroup), host.or(known_host)),
+        };
         self.processes.insert(koid, Process { name, cgroup, host });
     }
 

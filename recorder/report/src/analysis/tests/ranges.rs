@@ -87,6 +87,8 @@ fn threads_are_chosen_by_the_cgroup_of_their_process_as_it_was_last() {
     let mut scene = beat();
     scene.name_in(202, "t202", Some("/pods/one"));
     scene.name_in(202, "t202", Some("/pods/two"));
+    // As an application that names itself does.
+    scene.name(202, "t202");
     let report = |glob: &str| {
         let cgroups = vec![Pattern::new(glob).expect("a glob")];
         let threads = ThreadFilter { cgroups, ..ThreadFilter::default() };
