@@ -168,7 +168,7 @@ impl Events {
             match arg.value {
                 Value::Null => {}
                 Value::Int32(value) => {
-                    annotation.explicit_number(4, i64::from(value).cast_unsigned())
+                    annotation.explicit_number(4, i64::from(value).cast_unsigned());
                 }
                 Value::Int64(value) => annotation.explicit_number(4, value.cast_unsigned()),
                 Value::UInt32(value) => annotation.explicit_number(3, value.into()),
