@@ -125,12 +125,12 @@ fn in_every_scope_the_threads_are_known_for_which_a_thread_waited() {
         ("probe", &["bpf"]),
     ] {
         for source in sources {
-            let machine = machine::alone();
-            let rivals: Vec<Process> = ["while :; do :; done", "while :; do sleep 0.001; done"]
-                .map(|does| Process::start_ready(&mut pinned(&format!("echo ready; {does}"))))
-                .into();
             let tries = (0..3).map_while(|_| {
                 let folder = Folder::new();
+                let machine = machine::alone();
+                let rivals: Vec<Process> = ["while :; do :; done", "while :; do sleep 0.001; done"]
+                    .map(|does| Process::start_ready(&mut pinned(&format!("echo ready; {does}"))))
+                    .into();
                 let options = ["--source", "bpf", "-q"];
                 let whole =
                     Ongoing::start(&folder.path("whole.fxt"), &options).expect("it records");
@@ -158,12 +158,13 @@ fn in_every_scope_the_threads_are_known_for_which_a_thread_waited() {
                 if let Some(running) = &mut running {
                     running.kill();
                 }
-                let whole = Trace::read(&whole.stop().0);
+                let (whole, _) = whole.stop();
+                drop(rivals);
+                machine.give_back();
+                let whole = Trace::read(&whole);
                 compare(&Trace::read(&folder.path("t.fxt")), &whole).err()
             });
             let faults: Vec<String> = tries.collect();
-            drop(rivals);
-            machine.give_back();
             assert!(faults.len() < 3, "{scope} by {source}: {}", faults.join("\n"));
         }
     }
