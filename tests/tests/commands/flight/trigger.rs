@@ -192,14 +192,21 @@ fn windows_that_overlap_are_each_whole() {
         window.assert_sound();
         let marks = marks(&window);
         assert_eq!(marks.len(), fired, "window {number} has what was before and after");
-        for mark in marks {
-            let of_mark = |(before, ran): &&(u64, u64)| (*before..=*ran).contains(&mark.time);
-            wait_in(
-                &window,
-                victim,
-                *spikes.iter().find(of_mark).expect("the spike that fired it"),
-            );
+        for mark in &marks {
+            assert_eq!(mark.number("thread"), victim, "{mark:?}");
+            let woken = mark.time - mark.number("value_ns");
+            let mut wakeups = window.wakeups.iter();
+            assert!(wakeups.any(|it| (it.thread, it.time) == (victim, woken)), "{mark:?}");
+            let mut switches = window.switches.iter();
+            assert!(switches.any(|it| (it.incoming, it.time) == (victim, mark.time)), "{mark:?}");
         }
+        // On a busy machine the victim may be late at other times, too.
+        let of_spike = |(before, ran): &&(u64, u64)| {
+            marks.iter().any(|mark| (*before..=*ran).contains(&mark.time))
+        };
+        let fired = spikes.iter().filter(of_spike);
+        let waits: Vec<u64> = fired.map(|spike| wait_in(&window, victim, *spike)).collect();
+        assert!(waits.len() >= 3, "{waits:?} of {spikes:?}");
     }
 }
 
