@@ -320,3 +320,21 @@ fn records_of_one_thread_must_not_go_back_in_time() {
     assert_eq!(rules(&[(12, 2, complete(15)), (1, 2, complete(2))], None), back);
     assert_eq!(rules(&[(20, 2, EventKind::Instant)], Some(19)), back);
 }
+
+#[test]
+fn lost_records_stand_behind_an_applications_records_whatever_the_scheduler_writes_later() {
+    use fxt_writer::{Koid, Ticks, Writer};
+    let rules = |name: &str| {
+        let mut trace = Writer::new(Vec::<u8>::new());
+        trace.start("app", 1_000_000_000).expect("room");
+        for (time, category, name) in [(20, "fxtrec", name), (10, "sched", "migrate")] {
+            let thread = (Koid(1), Koid(2));
+            trace.instant(Ticks(time), thread, category, name, &[]).expect("room");
+        }
+        let trace = trace.into_inner();
+        let report = check(&mut Reader::from_slice(&trace), Promises::Fxtrec);
+        report.expect("readable").counts.into_iter().collect::<Vec<_>>()
+    };
+    assert_eq!(rules("lost_records"), []);
+    assert_eq!(rules("trigger"), [(Rule::ThreadOrder, 1)]);
+}

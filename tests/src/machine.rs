@@ -8,9 +8,9 @@
 //! | [quiet] | tests that compare a recording with what the kernel counted: the recorder must keep up, whatever else is recorded | [`QUIET`] |
 //! | [alone] | tests of durations, of losses, and of what the whole machine does | one |
 //!
-//! While one kind has a turn, the other kinds wait: shared turns are first, followed by quiet ones, so the machine is quiet once for all
-//! tests that need it. The processing of a recording needs no quiet machine: a test [gives the turn back](Turn::give_back) as soon as the
-//! recording has ended.
+//! Shared turns and the others alternate: shared ones go on until so few tests share the machine that they no longer fill it, since most
+//! threads for tests wait for a quiet machine; then it is quiet until no test waits for that. The processing of a recording needs no quiet
+//! machine: a test [gives the turn back](Turn::give_back) as soon as the recording has ended, and goes on with the next shared turns.
 //!
 //! [`may_record`]: crate::root::may_record
 
@@ -25,6 +25,9 @@ pub const TOGETHER: usize = 6;
 /// How many tests at a time may use the machine without tests that share it.
 pub const QUIET: usize = 3;
 
+/// Tests that share the machine, or are ready to, when the others get it.
+const FEW: usize = TOGETHER / 2;
+
 #[derive(Debug)]
 struct Turns {
     shared: usize,
@@ -32,10 +35,30 @@ struct Turns {
     /// Out of [`QUIET`] places; a test that runs alone uses all of them.
     quiet: usize,
     wants_quiet: usize,
+    /// Whether quiet turns may begin, or else shared ones.
+    is_for_quiet: bool,
 }
 
-static TURNS: Mutex<Turns> =
-    Mutex::new(Turns { shared: 0, wants_shared: 0, quiet: 0, wants_quiet: 0 });
+impl Turns {
+    const NONE: Turns =
+        Turns { shared: 0, wants_shared: 0, quiet: 0, wants_quiet: 0, is_for_quiet: false };
+
+    fn may_share(&self) -> bool {
+        !self.is_for_quiet && self.quiet == 0 && self.shared < TOGETHER
+    }
+
+    fn may_be_quiet(&self, places: usize) -> bool {
+        self.is_for_quiet && self.shared == 0 && self.quiet + places <= QUIET
+    }
+
+    /// Decides which turns may begin, after a change.
+    fn decide(&mut self) {
+        self.is_for_quiet =
+            self.wants_quiet > 0 && (self.is_for_quiet || self.shared + self.wants_shared < FEW);
+    }
+}
+
+static TURNS: Mutex<Turns> = Mutex::new(Turns::NONE);
 static CHANGED: Condvar = Condvar::new();
 
 #[derive(Debug)]
@@ -55,6 +78,13 @@ fn turns() -> MutexGuard<'static, Turns> {
     TURNS.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
+fn change(mut turns: MutexGuard<'_, Turns>, change: impl FnOnce(&mut Turns)) {
+    change(&mut turns);
+    turns.decide();
+    drop(turns);
+    CHANGED.notify_all();
+}
+
 /// Waits until `ready`.
 fn once(ready: impl Fn(&Turns) -> bool) -> MutexGuard<'static, Turns> {
     CHANGED.wait_while(turns(), |turns| !ready(turns)).unwrap_or_else(PoisonError::into_inner)
@@ -65,26 +95,18 @@ struct Shared;
 
 impl Shared {
     fn new() -> Shared {
-        turns().wants_shared += 1;
-        let mut turns = once(|turns| turns.quiet == 0 && turns.shared < TOGETHER);
-        turns.wants_shared -= 1;
-        turns.shared += 1;
-        Shared
-    }
-
-    /// The same for a test that had a quiet machine: tests that wait for one are first, so that all tests that process their recordings do
-    /// so at the same time.
-    fn after_others() -> Shared {
-        let is_free = |turns: &Turns| turns.quiet == 0 && turns.shared < TOGETHER;
-        once(|turns| is_free(turns) && turns.wants_quiet == 0).shared += 1;
+        change(turns(), |turns| turns.wants_shared += 1);
+        change(once(Turns::may_share), |turns| {
+            turns.wants_shared -= 1;
+            turns.shared += 1;
+        });
         Shared
     }
 }
 
 impl Drop for Shared {
     fn drop(&mut self) {
-        turns().shared -= 1;
-        CHANGED.notify_all();
+        change(turns(), |turns| turns.shared -= 1);
     }
 }
 
@@ -109,31 +131,29 @@ impl Turn {
     fn take(places: usize) -> Turn {
         // If this thread held a shared turn, it would wait forever.
         MINE.set(Mine::Quiet);
-        turns().wants_quiet += 1;
-        let is_free = |turns: &Turns| turns.quiet + places <= QUIET;
-        let mut turns = once(|turns| is_free(turns) && turns.shared + turns.wants_shared == 0);
-        turns.wants_quiet -= 1;
-        turns.quiet += places;
+        change(turns(), |turns| turns.wants_quiet += 1);
+        change(once(|turns| turns.may_be_quiet(places)), |turns| {
+            turns.wants_quiet -= 1;
+            turns.quiet += places;
+        });
         Turn { places, of_thread: PhantomData }
     }
 
     /// Lets others continue, first those that wait for a quiet machine, and then shares the machine with them.
     pub fn give_back(self) {
         drop(self);
-        let shared = Shared::after_others();
-        MINE.set(Mine::Shared(shared));
+        MINE.set(Mine::Shared(Shared::new()));
     }
 }
 
 impl Drop for Turn {
     fn drop(&mut self) {
         MINE.set(Mine::None);
-        turns().quiet -= self.places;
-        CHANGED.notify_all();
+        change(turns(), |turns| turns.quiet -= self.places);
     }
 }
 
-/// Waits until no test has a turn or requests a shared one, and lets none begin in the meantime: for tests of durations, of losses, of the
+/// Waits until no test has a turn, and lets none begin in the meantime: for tests of durations, of losses, of the
 /// behaviour of the whole machine, and of unique resources, such as a CPU that goes offline.
 pub fn alone() -> Turn {
     Turn::take(QUIET)
@@ -153,4 +173,32 @@ pub fn release() -> (u32, u32) {
     let mut numbers = text.split(|c: char| !c.is_ascii_digit()).map(str::parse);
     let mut next = || numbers.next().and_then(Result::ok).expect("a number");
     (next(), next())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn shared_turns_go_on_while_they_fill_the_machine_and_quiet_ones_until_none_waits() {
+        let mut turns = Turns { shared: 2, wants_shared: 1, wants_quiet: 2, ..Turns::NONE };
+        turns.decide();
+        assert!(turns.may_share() && !turns.may_be_quiet(1), "{turns:?}");
+        // One of those that share is over, and the next test on its thread wants a quiet machine.
+        (turns.shared, turns.wants_quiet) = (1, 3);
+        turns.decide();
+        assert!(!turns.may_share() && !turns.may_be_quiet(1), "the other one goes on: {turns:?}");
+        (turns.shared, turns.wants_shared) = (0, 8);
+        turns.decide();
+        assert!(!turns.may_share() && turns.may_be_quiet(QUIET), "{turns:?}");
+        (turns.quiet, turns.wants_quiet) = (QUIET - 1, 1);
+        turns.decide();
+        assert!(!turns.may_share() && turns.may_be_quiet(1) && !turns.may_be_quiet(2));
+        (turns.quiet, turns.wants_quiet) = (QUIET, 0);
+        turns.decide();
+        assert!(!turns.may_share() && !turns.may_be_quiet(1), "{turns:?}");
+        turns.quiet = 0;
+        turns.decide();
+        assert!(turns.may_share() && !turns.may_be_quiet(1), "{turns:?}");
+    }
 }

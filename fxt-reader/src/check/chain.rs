@@ -19,6 +19,9 @@ use crate::types::{Cpu, Koid, Nanos, ObjectType, ProviderId, Thread};
 /// The event of fxtrec that says what a thread waited for in the wait that a stack is of.
 const WAITED_FOR: &str = "waited_for";
 
+/// The event of fxtrec that says that an application dropped records.
+const LOST_RECORDS: &str = "lost_records";
+
 /// The koid of the idle task, on every CPU.
 const IDLE: Koid = Koid(0);
 
@@ -79,8 +82,8 @@ impl FxtrecChecks {
             }
             Record::Event(event) => {
                 self.brief_weights |= (event.category, event.name) == ("fxtrec", WEIGHT_INFO);
-                // It belongs to a stack, and comes with it.
-                if (event.category, event.name) == ("fxtrec", WAITED_FOR) {
+                // One comes with its stack; the other with the part of an application's records after which it stands.
+                if event.category == "fxtrec" && [WAITED_FOR, LOST_RECORDS].contains(&event.name) {
                     return;
                 }
                 let written = match event.kind {

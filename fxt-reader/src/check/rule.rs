@@ -37,7 +37,8 @@ pub enum Rule {
     Process,
     /// fxtrec: scheduling records are in the order of their times.
     TimeOrder,
-    /// fxtrec: events and messages of a thread are in the order of their times; a complete event may stand where it ends.
+    /// fxtrec: events and messages of a thread are in the order of their times; a complete event may stand where it ends,
+    /// and `waited_for` and `lost_records` anywhere.
     ThreadOrder,
     /// fxtrec: both sides of a switch have a weight, as `Int32`; if the trace leaves out usual weights, only the idle
     /// task's.

@@ -2,6 +2,7 @@
 
 use std::path::Path;
 use std::process::Command;
+use std::sync::{Mutex, PoisonError};
 
 use fxtrec_tests::folder::Folder;
 use fxtrec_tests::programs::{source, succeed};
@@ -14,11 +15,19 @@ const ROUNDS: usize = 12;
 
 /// Builds the program without symbols and debug information.
 fn build(folder: &Folder, flags: &[&str]) -> String {
+    build_source(folder, flags, &source("blocks.go"))
+}
+
+fn build_source(folder: &Folder, flags: &[&str], source: &Path) -> String {
+    // Go's own packages take seconds, so they are built once, and one test waits for the other.
+    static BUILDING: Mutex<()> = Mutex::new(());
+    let _building = BUILDING.lock().unwrap_or_else(PoisonError::into_inner);
+    let cache = Path::new(env!("CARGO_TARGET_TMPDIR")).join("go");
     let program = folder.path("blocks").to_str().expect("a plain path").to_owned();
     let mut go = Command::new("go");
     go.args(["build", "-trimpath", "-ldflags=-s -w", "-o", &program]).args(flags);
-    go.env("GO111MODULE", "off").env("GOCACHE", folder.path("cache")).env("GOFLAGS", "");
-    succeed(go.arg(source("blocks.go")));
+    go.env("GO111MODULE", "off").env("GOCACHE", cache).env("GOFLAGS", "");
+    succeed(go.arg(source));
     program
 }
 
@@ -118,10 +127,7 @@ fn a_stripped_go_program_is_named_afterwards_by_its_own_build_id() {
     let other = other.replace("20 * time", "21 * time");
     let path: &Path = &folder.path("other.go");
     std::fs::write(path, other).expect("room");
-    let mut go = Command::new("go");
-    go.args(["build", "-trimpath", "-ldflags=-s -w", "-o", &program]).arg(path);
-    go.env("GO111MODULE", "off").env("GOCACHE", folder.path("cache")).env("GOFLAGS", "");
-    succeed(&mut go);
+    build_source(&folder, &[], path);
     let told = folder.fxtrec(["symbolize", "t.fxt", "-o", "other.fxt"]).expect(0);
     assert!(told.stderr.contains("another build: "), "{}", told.stderr);
 }

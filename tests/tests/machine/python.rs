@@ -3,7 +3,6 @@
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
-use fxtrec_tests::binary;
 use fxtrec_tests::folder::Folder;
 use fxtrec_tests::programs::{build, source};
 use fxtrec_tests::recording::{Recording, record_in};
@@ -43,7 +42,7 @@ fn stacks(trace: &Path) -> BTreeMap<u64, Vec<(u32, Vec<String>)>> {
 
 /// Where the program waits, in the expected form.
 const WAITS: [&str; 3] =
-    ["wait_here (blocker.py:9)", "middle (blocker.py:15)", "outer (blocker.py:21)"];
+    ["wait_here (blocker.py:11)", "middle (blocker.py:17)", "outer (blocker.py:23)"];
 
 /// Whether a stack has these functions, one below the other except for native functions between them.
 fn has(functions: &[String], wanted: &[&str]) -> bool {
@@ -63,15 +62,19 @@ fn each_version_of_python_names_the_functions_in_which_its_threads_wait() {
     const ROUNDS: usize = 100;
     let program = source("blocker.py");
     let program = program.to_str().expect("a plain path");
-    for python in interpreters {
-        let python = python.to_str().expect("a plain path");
-        let folder = Folder::new();
-        let turn = machine::quiet();
-        let recording = record_in(&folder, &OPTIONS, &[python, program, &ROUNDS.to_string()]);
-        turn.give_back();
-        let stacks = stacks(&folder.path("t.fxt"));
-        let [first, second] = recording.lines()[0][..] else { panic!("{}", recording.printed) };
-        for (thread, last) in [(first, "<module> (blocker.py:33)"), (second, "run (threading.py:")]
+    let script = format!("for python; do \"$python\" {program} {ROUNDS} $PPID & done; wait");
+    let mut command = vec!["sh", "-c", &script, "sh"];
+    command.extend(interpreters.iter().map(|python| python.to_str().expect("a plain path")));
+    let folder = Folder::new();
+    let turn = machine::quiet();
+    let recording = record_in(&folder, &OPTIONS, &command);
+    turn.give_back();
+    let stacks = stacks(&folder.path("t.fxt"));
+    let lines = recording.lines();
+    assert_eq!(lines.len(), interpreters.len(), "{}", recording.printed);
+    for line in lines {
+        let [first, second, python] = line[..] else { panic!("{}", recording.printed) };
+        for (thread, last) in [(first, "<module> (blocker.py:52)"), (second, "run (threading.py:")]
         {
             let own = &stacks[&thread.parse::<u64>().expect("a thread")];
             let wanted = |functions: &[String]| {
@@ -102,10 +105,10 @@ fn each_version_of_python_names_the_functions_in_which_its_threads_wait() {
                 own.iter().filter(|(flags, functions)| wanted(functions) && flags & LACKS != 0);
             assert_eq!(lacking.count(), 0, "{python}, {last}");
         }
-        let flame = folder.run(binary::command().args(["flame", "t.fxt"])).expect(0).stdout;
-        let is_ours = |line: &&str| line.contains(";wait_here (blocker.py:9);");
+        let flame = folder.fxtrec(["flame", "t.fxt", "-p", first]).expect(0).stdout;
+        let is_ours = |line: &&str| line.contains(";wait_here (blocker.py:11);");
         let line = flame.lines().find(is_ours).unwrap_or_else(|| panic!("{flame}"));
-        assert!(line.contains(";middle (blocker.py:15);"), "{line}");
+        assert!(line.contains(";middle (blocker.py:17);"), "{line}");
     }
 }
 

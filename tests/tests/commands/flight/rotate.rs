@@ -47,6 +47,24 @@ fn read_alone(paths: &[PathBuf]) -> Vec<Trace> {
     paths.iter().map(read).collect()
 }
 
+/// Each file begins with who has each CPU, and the names of all that live.
+fn assert_begin_complete(traces: &[Trace]) {
+    for pair in traces.windows(2) {
+        let mut had: BTreeMap<u16, u64> = BTreeMap::new();
+        had.extend(pair[0].switches.iter().map(|switch| (switch.cpu, switch.incoming)));
+        let begin = pair[1].own[0].time;
+        let begins = |switch: &&Switch| switch.inferred && switch.time == begin;
+        let first = pair[1].switches.iter().take_while(begins);
+        let given: BTreeMap<u16, u64> = first.map(|switch| (switch.cpu, switch.incoming)).collect();
+        // A thread that had the CPU still has it; a CPU that was idle is not mentioned.
+        had.retain(|_, thread| *thread != 0);
+        assert_eq!(given, had);
+        // A thread that slept all through the first file is not nameless in the second.
+        let threads = pair[1].switches.iter().flat_map(|switch| [switch.outgoing, switch.incoming]);
+        assert!(threads.into_iter().all(|koid| pair[1].threads.contains_key(&koid)));
+    }
+}
+
 #[test]
 fn the_files_together_hold_every_switch_that_the_kernel_counted_exactly_once() {
     if !root::or_skip(WHY) {
@@ -66,7 +84,7 @@ fn the_files_together_hold_every_switch_that_the_kernel_counted_exactly_once() {
         let before_last = &sizes[..sizes.len() - 1];
         assert!(rotate != "4M" || before_last.iter().all(|size| *size <= 4 << 20), "{sizes:?}");
         let traces = read_alone(&paths);
-
+        assert_begin_complete(&traces);
         assert_all_counted(&counts, &traces, name);
         // For the machine, as often as the tracepoint fired; and for each file, as often as each count in it.
         let mut before = 0;
@@ -88,32 +106,6 @@ fn the_files_together_hold_every_switch_that_the_kernel_counted_exactly_once() {
             let (end, begin) = (pair[0].1, pair[1].0);
             assert!(end.time <= begin.time, "{end:?} {begin:?}");
         }
-    }
-}
-
-#[test]
-fn a_file_begins_with_who_has_each_cpu_and_the_names_of_all_that_live() {
-    if !root::or_skip(WHY) {
-        return;
-    }
-    let folder = tempfile::tempdir().expect("a folder for temporary files");
-    let output = folder.path().join("open.fxt");
-    record(&["--rotate", "100ms"], &output);
-    let traces = read_alone(&pieces(&output));
-    assert!(traces.len() >= 3);
-    for pair in traces.windows(2) {
-        let mut had: BTreeMap<u16, u64> = BTreeMap::new();
-        had.extend(pair[0].switches.iter().map(|switch| (switch.cpu, switch.incoming)));
-        let begin = pair[1].own[0].time;
-        let begins = |switch: &&Switch| switch.inferred && switch.time == begin;
-        let first = pair[1].switches.iter().take_while(begins);
-        let given: BTreeMap<u16, u64> = first.map(|switch| (switch.cpu, switch.incoming)).collect();
-        // A thread that had the CPU still has it; a CPU that was idle is not mentioned.
-        had.retain(|_, thread| *thread != 0);
-        assert_eq!(given, had);
-        // A thread that slept all through the first file is not nameless in the second.
-        let threads = pair[1].switches.iter().flat_map(|switch| [switch.outgoing, switch.incoming]);
-        assert!(threads.into_iter().all(|koid| pair[1].threads.contains_key(&koid)));
     }
 }
 
@@ -202,15 +194,14 @@ fn a_full_disk_takes_the_oldest_files_before_the_recording_ends() {
         return;
     }
     // Compressed, the same data needs a tenth of the space.
-    for (name, size, earlier) in [("t.fxt", "12M", 6 << 20), ("t.fxt.zst", "4M", 2 << 20)] {
+    for (name, size, earlier) in [("t.fxt", "4M", 2 << 20), ("t.fxt.zst", "1280k", 768 << 10)] {
         let disk = SmallDisk::new(size);
         let output = disk.path().join(name);
         // A file of an earlier run, which takes half of the space.
         std::fs::write(disk.path().join(name.replacen("t.", "t.0001.", 1)), vec![1; earlier])
             .expect("room");
         let options = ["--buffer-size", "256k", "--rotate", "256k", "--keep", "100"];
-        let many = [WORKLOAD, "threads", "3", "60000"];
-        let (_, said) = counted::record(&options, &output, &many);
+        let (_, said) = counted::record(&options, &output, &THREADS);
         assert!(said.contains("removed to stay within limits"), "{said}");
         let left: Vec<PathBuf> =
             names(disk.path()).into_iter().map(|name| disk.path().join(name)).collect();

@@ -14,7 +14,7 @@ use fxtrec_tests::trace::Trace;
 use serde_json::json;
 
 use crate::flight::Recorder;
-use crate::flight::counted::{self, THREADS, assert_all_counted, reported};
+use crate::flight::counted::{self, WORKLOAD, assert_all_counted, reported};
 
 /// The name of a victim of `spike`, used by one test only: tests run at the same time, and each records the whole machine.
 #[derive(Clone, Copy)]
@@ -149,7 +149,8 @@ fn an_armed_recorder_keeps_every_switch_that_the_kernel_counted_in_its_window_an
         let mut options = vec!["--source", source, "--mode", "circular", "--buffer-size", "256M"];
         options.extend(["--trigger", never, "--trigger", once, "--trigger-interval", "1h"]);
         options.extend(["--before", "1h", "--after", "1h"]);
-        let (counts, said) = counted::record(&options, &output, &THREADS);
+        let threads = [WORKLOAD, "threads", "3", "8000"];
+        let (counts, said) = counted::record(&options, &output, &threads);
         assert_eq!(summary(&said, "triggers"), "1 fired", "{source}: {said}");
         for file in ["armed.1.fxt", "armed.fxt"] {
             let trace = Trace::read(&folder.path().join(file));
@@ -157,7 +158,7 @@ fn an_armed_recorder_keeps_every_switch_that_the_kernel_counted_in_its_window_an
             let stats = trace.stats();
             assert_eq!(stats.number("lost"), 0, "{source}: {said}");
             let found = reported(&trace).count() as u64;
-            assert!(found >= 100_000, "only {found} switches");
+            assert!(found >= 40_000, "only {found} switches");
             assert_eq!(found, stats.number("switches"), "{source}: {file}");
             // For the machine as a whole, as often as the tracepoint fired, which the kernel does not report to ftrace.
             if file == "armed.fxt" && source != "ftrace" {
@@ -192,14 +193,21 @@ fn windows_that_overlap_are_each_whole() {
         window.assert_sound();
         let marks = marks(&window);
         assert_eq!(marks.len(), fired, "window {number} has what was before and after");
-        for mark in marks {
-            let of_mark = |(before, ran): &&(u64, u64)| (*before..=*ran).contains(&mark.time);
-            wait_in(
-                &window,
-                victim,
-                *spikes.iter().find(of_mark).expect("the spike that fired it"),
-            );
+        for mark in &marks {
+            assert_eq!(mark.number("thread"), victim, "{mark:?}");
+            let woken = mark.time - mark.number("value_ns");
+            let mut wakeups = window.wakeups.iter();
+            assert!(wakeups.any(|it| (it.thread, it.time) == (victim, woken)), "{mark:?}");
+            let mut switches = window.switches.iter();
+            assert!(switches.any(|it| (it.incoming, it.time) == (victim, mark.time)), "{mark:?}");
         }
+        // On a busy machine the victim may be late at other times, too.
+        let of_spike = |(before, ran): &&(u64, u64)| {
+            marks.iter().any(|mark| (*before..=*ran).contains(&mark.time))
+        };
+        let fired = spikes.iter().filter(of_spike);
+        let waits: Vec<u64> = fired.map(|spike| wait_in(&window, victim, *spike)).collect();
+        assert!(waits.len() >= 3, "{waits:?} of {spikes:?}");
     }
 }
 

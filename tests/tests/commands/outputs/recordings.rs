@@ -7,7 +7,6 @@ use std::process::Stdio;
 
 use fxtrec_tests::binary;
 use fxtrec_tests::folder::Folder;
-use fxtrec_tests::machine;
 use fxtrec_tests::process::Process;
 use fxtrec_tests::recording::Ongoing;
 use fxtrec_tests::root::may_record;
@@ -145,7 +144,6 @@ fn of_twenty_recorders_with_one_name_one_records_and_the_others_are_reported() {
     if !may_record() {
         return;
     }
-    let _turn = machine::alone();
     let folder = Folder::new();
     folder.write("t.fxt", "earlier");
     folder.write("t.fxt.old", "older");
