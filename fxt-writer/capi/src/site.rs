@@ -25,7 +25,7 @@ pub(crate) struct Known {
 }
 
 impl Known {
-    /// The names, if they were made from these constants.
+    /// The known names, if they were made from the constants in `args`.
     pub(crate) fn names_of(&'static self, args: &[Arg]) -> Option<&'static [(usize, Name)]> {
         let same = args.len() == self.names.len()
             && args.iter().zip(&self.names).all(|(arg, (known, _))| arg.name.addr() == *known);

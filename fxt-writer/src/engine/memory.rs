@@ -556,9 +556,8 @@ impl Engine {
     /// has been reserved after it, or the buffer has been sealed or stopped.
     fn give_back(&self, chunk: &Chunk) -> bool {
         if chunk.at == chunk.start {
-            // Nothing was written: the claim must not remain either. The word is
-            // still belong to us; if the slot is not given back, the commit stores a filler
-            // there.
+            // Nothing was written: the claim must not remain either. The word still belongs to us;
+            // if the slot is not given back, the commit stores a filler there.
             self.memory.cell(chunk.start).store(0, Ordering::Relaxed);
         }
         let back = chunk.after.retreated(chunk.end - chunk.at);

@@ -176,7 +176,7 @@ fn cut_text(text: Text<'_>) -> Text<'_> {
     Text::Inline(&content[..end])
 }
 
-/// A duration of this thread that lasts as long as this is alive.
+/// A duration of this thread that ends when this value is dropped.
 ///
 /// It is written as two events, begin and end, so the trace also has the
 /// durations that were open when the program was killed or a snapshot was taken.

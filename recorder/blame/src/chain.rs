@@ -13,8 +13,8 @@
 //! thread did in an interval, and a step in which it was blocked has the frame of its waker inside, of the same interval. The
 //! innermost steps, one after the other, tile the outermost interval.
 //!
-//! A server with timers of its own leaves its wait for another thread now and then. In the frame of a waker, such waits are one, and the
-//! last part shows the reason:
+//! A server with timers of its own leaves its wait for another thread now and then. In the frame of a waker, these waits count as a single
+//! wait, and the last part shows the reason:
 //!
 //! ```text
 //!   server |= poll ===|- its timer -|= poll ===|- its timer -|= poll ===|- answers -|
@@ -254,8 +254,8 @@ impl Walk<'_> {
         Frame { thread, from, to, steps }
     }
 
-    /// The first of the waits in the same system call that one another followed until a thread ended the last one: the thread's own timers
-    /// ended the others, and what ended the last one did not begin because of what the thread did in between.
+    /// The first of a series of waits in the same system call. A thread ended the last wait, and the waiting thread's own timers ended the
+    /// others. Nothing that the waiting thread did in between caused the last wait to end.
     fn first_wait(
         &mut self,
         (id, entry): (Id, Entry),
@@ -269,7 +269,7 @@ impl Walk<'_> {
         };
         let mut of_waker = then;
         while first.1.time > from && self.looks <= MOST_LOOKS {
-            // Back over what the thread did since its wait before.
+            // Goes back over what the thread did since its previous wait.
             let (mut at, mut later) = (first.1.prev, first.1);
             let before = loop {
                 self.looks += 1;
@@ -301,9 +301,9 @@ impl Walk<'_> {
         first
     }
 
-    /// If the thread was blocked until its own timer woke it, and then again in the same system call, until another thread woke it: adds what
-    /// that thread did meanwhile. `later` is that thread, with its entry at that time or a later one, and the system call. Returns the
-    /// same for the step before.
+    /// Handles a thread that was blocked until its own timer woke it, and then again in the same system call until another thread woke it:
+    /// adds what the other thread did during the first wait. `later` has the other thread, its entry at that time or a later one, and the
+    /// system call. Returns the same for the preceding step.
     fn tried(
         &mut self,
         (entry, next): (&Entry, Option<(Id, Entry)>),

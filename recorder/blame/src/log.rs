@@ -67,7 +67,7 @@ enum Kind {
     Nothing,
     /// A thread has a CPU. The link is the CPU's previous entry; the detail is what was taken from the slice, if anything.
     Slice,
-    /// The detail is the thread, and in its upper half how long before it sent the packet that did it.
+    /// The detail is the waker. For a wake-up by a packet, its upper half is the time from the sending of the packet to the wake-up.
     WokenBy,
     WokenByPacket,
     WokenByInterrupt,
@@ -513,7 +513,7 @@ impl Log {
         })
     }
 
-    /// The waker of a thread has sent the packet that woke it just now, and that long before. A value that does not fit is not stored; the
+    /// A thread was woken just now by a packet, which its waker sent `ago` nanoseconds before. A value that does not fit is not stored; the
     /// waker is then taken for the sender itself.
     pub fn sent(&mut self, thread: Index, ago: u64) {
         let entry = match self.last(thread).filter(|_| self.on) {

@@ -1,7 +1,7 @@
 //! The tracepoints after which a process may be in a different cgroup than its parent was at its creation.
 //!
-//! The number is that of its cgroup in `/proc`. If the process has exited, the cgroup hierarchy does, if the tracepoint contains the id.
-//! The kernel filters these events, so most processes cause none.
+//! The new cgroup is read from `/proc`, or found in the cgroup hierarchy by the id that some of these tracepoints contain. The latter also
+//! works if the process has exited. The kernel filters these events, so most processes cause none.
 
 use std::ffi::CString;
 

@@ -169,7 +169,7 @@ pub struct SourceStats {
     pub undecoded: u64,
     /// Number of times that a ring contained something other than a record.
     pub garbled: u64,
-    /// Events that the kernel counted when they happened, and neither wrote nor counted as lost: which events they were is unknown. Known
+    /// Events that the kernel counted when they happened, but neither wrote nor counted as lost; which events they were is unknown. Known
     /// only when the recording has ended.
     pub unreported: SchedEvents,
     /// Events that arrived behind the watermark and were given a later time.
@@ -282,9 +282,9 @@ pub trait Source: Debug + Send {
         false
     }
 
-    /// Only processes are wanted that are in a cgroup whose path matches one of the globs, as long as they are. True if the source selects
-    /// them in the kernel, and says for each thread whether it is in scope ([`Switch::in_scope`]); otherwise the consumer of the events has
-    /// to select. To be called once the events run.
+    /// Restricts the recording to processes in cgroups whose path matches one of the globs, as long as they are in such a cgroup. True if
+    /// the source selects them in the kernel, and says for each thread whether it is in scope ([`Switch::in_scope`]); otherwise the
+    /// consumer of the events has to select. To be called once the events run.
     ///
     /// [`Switch::in_scope`]: super::event::Switch::in_scope
     fn narrow_to_cgroups(&mut self, _globs: &[Pattern]) -> bool {

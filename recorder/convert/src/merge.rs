@@ -50,15 +50,15 @@ const ID_BITS: u32 = 22;
 #[derive(Clone, Debug)]
 pub struct Source {
     pub path: PathBuf,
-    /// How far the wall clock of its machine was ahead of that of the first one's, in nanoseconds. If a recording does not know the wall
-    /// clock, and on one machine, how far its own clock is.
+    /// How far the wall clock of its machine was ahead of the wall clock of the first recording's machine, in nanoseconds. On one machine,
+    /// or if a recording does not know the wall clock, how far its own clock was ahead.
     pub offset: Option<i64>,
 }
 
 /// How recordings are put together.
 #[derive(Clone, Debug, Default)]
 pub struct How {
-    /// Equal koids and CPUs in all of them are the same threads and CPUs; otherwise those of each file are kept apart.
+    /// Equal koids and CPUs in all of them are the same threads and CPUs; otherwise the koids and CPUs of each file are kept apart.
     pub same_machine: bool,
     /// Their clocks are aligned by these messages, if no offset is given.
     pub sync: Option<Messages>,
@@ -129,7 +129,7 @@ impl Translate for Translation {
         self.modules.get(&(process.0, id)).copied().unwrap_or(id)
     }
 
-    /// An operation or flow that begins in several recordings is another one in each.
+    /// An operation or flow that begins in several recordings is a different one in each.
     fn correlation(&self, event: &Event<'_>, id: u64) -> u64 {
         let Some(salt) = self.salt else { return id };
         let is_other = || operation(event).is_some_and(|(key, _)| self.renamed.contains(&key));

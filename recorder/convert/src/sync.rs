@@ -6,8 +6,8 @@
 //!  b's clock                          `-> 1130  send 1150              b to a:  offset >= 1150 - 160 =  990
 //! ```
 //!
-//! A message arrives after it was sent: each one from a to b is an upper bound of how far b's clock is ahead, each one from b to a a lower
-//! bound. The fastest message in each direction counts. The offset is the middle between both bounds, and is wrong by half of their
+//! A message arrives after it was sent: each one from a to b is an upper bound of how far b's clock is ahead, and each one from b to a is a
+//! lower bound. The fastest message in each direction counts. The offset is the middle between both bounds, and is wrong by half of their
 //! distance at most, if the clocks ran equally fast.
 
 use std::path::Path;

@@ -26,7 +26,7 @@ pub struct Report {
     /// The descriptions of all recordings, in a merged trace.
     pub merged: Vec<Origin>,
     pub(super) cpu_names: CpuNames,
-    /// The architecture of all traces of a report of several; empty if they differ, or without a name.
+    /// In a report on several traces, the architecture of all of them; empty if it differs between them, or if they do not name it.
     pub(super) fleet_machine: String,
     /// Which facts the recording contains in addition to switches.
     pub causes: Causes,

@@ -326,7 +326,7 @@ impl<K: Copy + PartialEq> Machine<K> {
         moves.then(|| std::mem::replace(&mut thread.cpu, cpu))
     }
 
-    /// A waiting thread is found to have been held back by a quota for a part of its wait, and to have waited for a CPU since. Returns the
+    /// Records that a quota held a waiting thread back for a part of its wait, and that the thread has waited for a CPU since. Returns the
     /// wait before that part, and the part itself, each if it is not empty; none if the thread does not wait, or has not waited that long.
     pub fn held_back<T: Threads<Key = K>>(
         &self,

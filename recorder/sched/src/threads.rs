@@ -24,8 +24,8 @@ pub struct Thread {
 }
 
 impl Thread {
-    /// The thread is found to have been held back by a quota for a part of its wait, and to have waited for a CPU since. Returns its state
-    /// before that part, and during it; `None` if it does not wait, or has not waited that long.
+    /// Records that a quota held the thread back for a part of its wait, and that it has waited for a CPU since. Returns its state before
+    /// that part, and during it; `None` if it does not wait, or has not waited that long.
     pub fn held_back(&mut self, (from, until): Stretch) -> Option<[Thread; 2]> {
         let waited = *self;
         if !waited.state.is_waiting() || from < waited.since || until < from {

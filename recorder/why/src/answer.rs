@@ -21,7 +21,7 @@ pub struct Answer {
 }
 
 impl Answer {
-    /// How bad the first explanation is: by how much its interval is longer than usual, if it is an incident at all.
+    /// By how much the interval of the first explanation is longer than usual; 0 if it is not an incident.
     pub fn severity(&self) -> u64 {
         let is_incident = |why: &&Explanation| {
             why.is_unusual != Some(false) && !matches!(why.subject, "critical_path" | "life")
@@ -211,7 +211,7 @@ pub struct Request {
     pub queued_ns: Option<u64>,
     pub device_ns: Option<u64>,
     pub length_ns: Option<u64>,
-    /// Threads known to have had requests in the disk meanwhile.
+    /// Threads known to have had requests in the disk at the same time.
     pub beside: Vec<OtherRequests>,
     /// The same as text.
     #[serde(skip)]

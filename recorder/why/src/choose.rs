@@ -307,7 +307,7 @@ impl From<Vec<Choice>> for Choices {
 
 impl Choices {
     /// Which intervals to explain. Among candidates: the first that are at most half unknown or delayed by the recorder; otherwise only the
-    /// last one, which is usually not unusual.
+    /// last candidate, which in most cases is not an incident.
     pub(crate) fn explained(
         &self,
         frames: &[Option<Frame>],
@@ -594,7 +594,7 @@ fn unknown(frame: &Frame) -> u64 {
     steps.map(Step::length).sum()
 }
 
-/// How long a frame's thread, or the threads that it waited for, waited for CPUs that some threads had.
+/// How long a frame's thread, or the threads that it waited for, waited for CPUs that the threads selected by `is_one` had.
 pub(crate) fn behind(frame: &Frame, is_one: impl Fn(Index) -> bool) -> u64 {
     let mut sum = 0;
     frame.leaves(&mut |_, step| {

@@ -7,7 +7,7 @@ use fxtrec_blame::origins::Origin;
 use fxtrec_blame::threads::Index;
 use fxtrec_blame::track::{About, Begin, By, Request, Sink, Tracker};
 
-/// The most requests that are kept: the last ones.
+/// The maximum number of requests that are kept; these are the last ones.
 const MOST: usize = 8192;
 
 /// A request that somebody waited for, from when it was made until it was done.
@@ -69,8 +69,8 @@ impl Sink for Collector {
 }
 
 impl Requests {
-    /// The threads other than `by` whose requests the disk of `origin` had for at least a tenth of a time, with the bytes of these, the
-    /// most first.
+    /// The threads other than `by` whose requests were in the disk of `origin` for at least a tenth of the time, each with the bytes of
+    /// these requests; the thread with the most bytes first.
     pub(crate) fn beside(
         &self,
         (by, origin): (Option<Index>, Origin),

@@ -112,7 +112,7 @@ impl Names<'_> {
             began.map(|began| self.requests.beside((by, origin), (began, done), self.tracker));
         let beside = beside.unwrap_or_default();
         let of_all: u64 = beside.iter().map(|it| it.1).sum();
-        // Small ones do not hold up a large one, and are not the cause beside large ones.
+        // Small requests do not hold up a large one, and do not matter if there are large ones too.
         let matters = |it: &(Index, u64)| it.1 >= bytes && it.1 >= of_all / 10;
         let beside = beside.into_iter().filter(matters).take(MOST_BESIDE);
         let beside: Vec<OtherRequests> =

@@ -312,7 +312,7 @@ impl<'a> Sums<'a> {
                 passive: false,
                 text: format!("waited {length} for {cpu}{which} was idle"),
             },
-            // Rare in a recording of some threads, but for older ones, which have only the first thread that took the CPU.
+            // This is rare in a recording of some threads, except in older recordings, which name only the first thread that took the CPU.
             Some(Tenant::OutOfScope) => Clause {
                 passive: false,
                 text: match threads {
@@ -452,7 +452,7 @@ fn blocked_clause(
         Some(Waker::Interrupt(origin)) => {
             let each = if is_counted { " each time" } else { "" };
             let longest = group.longest.map_or(0, |(_, step)| step.length());
-            // One that took nearly all of the time stands for all of them.
+            // A request that took nearly all of the time represents all of them.
             let done =
                 the_request(group, origin, names).filter(|_| longest >= group.nanos / 10 * 9);
             text += &match done {

@@ -122,7 +122,7 @@ struct Thread {
     blocked: Option<(u64, u32)>,
     /// The time from which the thread's state is unknown.
     unknown: Option<u64>,
-    /// What it does at last.
+    /// Its state at the end.
     state: State,
     waits: Vec<Wait>,
 }
@@ -169,11 +169,11 @@ impl Unit {
 pub(crate) struct Judged {
     /// At most one for each thread, those with the largest excess first.
     pub(crate) incidents: Vec<Unit>,
-    /// Others of the same threads, which are not listed beside them.
+    /// Further incidents of the same threads, which are not listed.
     pub(crate) others: Vec<Unit>,
     /// The unit with the largest excess among those that are not unusual.
     pub(crate) usual: Option<Unit>,
-    /// The longest life of a thread that does one unit of work after the other, as those of a service and its clients do.
+    /// The longest life of a thread that does one unit of work after the other, as threads of a service and of its clients do.
     pub(crate) served: u64,
 }
 
@@ -359,8 +359,8 @@ impl Waits {
         Judged { incidents: units, others, usual, served }
     }
 
-    /// The longest units of a thread, and the longest that is not unusual; the same of single waits if the thread has no idle waits. And
-    /// which waits are idle.
+    /// The longest units of a thread, and the longest unit that is not unusual; for a thread without idle waits, the same of its single
+    /// waits. Also returns which waits are idle.
     fn of_thread(
         &self,
         at: usize,
@@ -380,7 +380,8 @@ impl Waits {
             return (Vec::new(), is_idle);
         }
         let mut found = compare(false, koid, main.0, units.clone());
-        // In its first units a thread still starts up: it loads, and a runtime compiles. What it waits for counts.
+        // In its first units, a thread still starts up: it loads code, and a runtime compiles. An unusual one among them counts only if the
+        // thread was blocked for at least half of the excess.
         let first = LEAST_WAITS.min(units.len() / LEAST_UNITS);
         let starts = |&(_, from, to): &(u64, u64, u64)| {
             let unit = found.first().map(|any| Unit { from, to, ..*any });
@@ -437,8 +438,8 @@ impl Waits {
         Divided { units, is_idle, last }
     }
 
-    /// From when to when a thread worked after its idle wait `at`, which is its last one. How it shuts down is no part of that: it extends
-    /// to the end of its last wait that counts, or to the end of the recording.
+    /// When a thread worked after its last idle wait, which is `at`: from then until the end of its last wait that counts, or until the end
+    /// of the recording. Its shut-down is left out.
     fn last_work(
         &self,
         thread: &Thread,
@@ -532,7 +533,7 @@ impl Waits {
             if is_lock(call) && !self.asks(at, call) {
                 continue;
             }
-            // The first ones belong to the thread's start-up, and to that of those for which it waits.
+            // The first waits belong to the start-up of the thread, and to the start-up of the threads for which it waits.
             list.drain(..LEAST_WAITS.min(list.len()));
             let (Some(first), Some(last)) = (list.first(), list.last()) else { continue };
             // From the first to the last, the waits must span more than half of the thread's life.
@@ -560,7 +561,8 @@ impl Waits {
         for (wait, place) in waits.filter(|it| !it.0.is_gap()) {
             // A wait for the end of another process takes as long as that process's work.
             let class = (known.class)(wait.call());
-            // Of waits for threads, one for a thread that does nothing is idle, and one during most of a life is that of a main thread.
+            // A long wait for a thread is normal if the other thread does nothing most of the time, or if the wait takes more than half of
+            // the life, like that of a main thread.
             let is_normal = || {
                 class == Class::Lock
                     && wait.length() >= LEAST_EXCESS
@@ -595,8 +597,8 @@ impl Waits {
             waits.iter().fold(0_u16, |all, wait| all | 1 << tenth(wait)).count_ones()
         };
         let mut idle = FxHashMap::default();
-        // These count only if there are no others. `seldom`: idle places in only a part of the thread's life, for instance because one long
-        // delay takes most of it. `perhaps`: places where it is unknown whether another thread works for the waits.
+        // Used only if there are no other idle places. `seldom`: idle places in only a part of the thread's life, for instance because one
+        // long delay takes most of it. `perhaps`: places where it is unknown whether another thread works for the waits.
         let (mut seldom, mut perhaps) = (FxHashMap::default(), FxHashMap::default());
         for (place, list) in waits.iter().filter(|(_, list)| list.len() >= LEAST_WAITS) {
             let is_frequent = tenths(list) >= LEAST_TENTHS;
@@ -786,7 +788,7 @@ impl Processes {
         processes
     }
 
-    /// All threads of the process of a thread, which is blocked itself whenever that matters.
+    /// All threads of the process of a thread. This includes the thread itself, which is blocked whenever that matters.
     fn others(&self, koid: u64, known: &Known<'_>) -> &[Index] {
         let threads = (known.process)(koid).and_then(|process| self.0.get(&process));
         threads.map_or(&[], Vec::as_slice)

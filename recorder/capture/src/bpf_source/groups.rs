@@ -12,7 +12,7 @@ use fxtrec_kernel::cgroups;
 use fxtrec_units::glob::{self, Pattern};
 use rustc_hash::FxHashSet;
 
-/// The largest share of time that searching may take, as a divisor.
+/// Searching may take at most one part in this many of the time.
 const SHARE: u32 = 10;
 
 #[derive(Debug)]

@@ -59,7 +59,7 @@ pub struct BpfOptions {
     pub locks: bool,
     /// Whether to record only switches and wake-ups, without the facts that explain them.
     pub plain: bool,
-    /// How the scope is narrowed, if it is; [`Source::narrow`] or [`Source::narrow_to_cgroups`] selects the threads.
+    /// How the scope is narrowed; `None` if it is not. [`Source::narrow`] or [`Source::narrow_to_cgroups`] selects the threads.
     pub narrow: Option<ScopeBy>,
     /// The only user whose threads are recorded.
     pub owner: Option<u32>,

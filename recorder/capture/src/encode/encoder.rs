@@ -415,8 +415,8 @@ impl<L: Lanes> Encoder<L> {
         }
     }
 
-    /// A switch between two threads without any new, uncertain or additional facts; nearly all switches are like this. Does the writing and
-    /// bookkeeping of [`Encoder::switch`] does for it. Returns false, without having done anything, for any other switch.
+    /// A switch between two threads without any new, uncertain or additional facts; nearly all switches are like this. Does the same
+    /// writing and bookkeeping for it as [`Encoder::switch`]. Returns false, without having done anything, for any other switch.
     #[inline(always)]
     fn plain_switch(&mut self, time: Nanos, cpu: Cpu, switch: &Switch) -> Result<bool, Closed> {
         let Some(current) = self.plain_occupant(cpu, switch.prev, &switch.prev_comm) else {

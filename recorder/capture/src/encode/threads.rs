@@ -111,7 +111,7 @@ pub struct Thread {
     pub naming: Naming,
     /// Its weight when it was last seen.
     pub weight: i32,
-    /// Whether its switches are wanted.
+    /// Whether its switches are recorded.
     pub in_scope: bool,
     /// The thread that began to wake it, until it is awake.
     pub waker: Option<Announced>,

@@ -128,7 +128,7 @@ pub(super) enum Told {
         address: u64,
         name: Arc<str>,
     },
-    /// The program had no stack for a long time, and if it has one again it is another program.
+    /// The program had no stack for a long time. If it has one again, it counts as another program.
     Over {
         program: usize,
     },
@@ -245,7 +245,7 @@ pub(super) struct Collector {
     period: u64,
     /// Whether stacks are those of chosen processes: see [`Wanted`].
     chosen: bool,
-    /// Which samples have been sent, by the time at which they ended.
+    /// All samples that ended before this time have been sent.
     handled: Arc<AtomicU64>,
     pub(super) programs: FxHashMap<usize, Program>,
     /// How many mappings programs have.
@@ -256,7 +256,8 @@ pub(super) struct Collector {
     pub(super) locked: FxHashSet<Pid>,
     /// The number of the next new module.
     next_program: usize,
-    /// By their memory and, if it was reported, by when they began: the next one's memory may be at the same address.
+    /// The numbers of programs, by process, memory and, if it was reported, the time at which they began: the next program of a process may
+    /// have its memory at the same address.
     by_process: FxHashMap<(Pid, u64, Nanos), usize>,
     /// The number of modules of each process so far, in all programs that it ran; the kernel is process 0.
     modules: FxHashMap<u32, u16>,
@@ -271,7 +272,7 @@ pub(super) struct Collector {
     /// For each thread that was woken from a long wait: when the wait began, and the stack of its waker.
     wakes: FxHashMap<Tid, (Nanos, Told)>,
     pub(super) named: Named,
-    /// How many waits have the stack of their end.
+    /// The number of waits whose stack is linked to the stack of the waker.
     links: u64,
     pub(super) counts: Counts,
     pub(super) looks: u64,
@@ -298,7 +299,7 @@ pub(super) struct Collector {
 }
 
 impl Collector {
-    /// Tells `to`. `asked` is for recordings in several files, each with the names that it needs.
+    /// Sends messages to `to`. `asked` receives requests in recordings of several files, each of which has the names that it needs.
     pub(super) fn new(
         rings: Rings,
         (wanted, symbols): (Wanted, Option<Duration>),
@@ -822,7 +823,7 @@ impl Collector {
             (number != KERNEL && program.last.0 < since).then_some(number)
         };
         let over: FxHashSet<usize> = self.programs.iter().filter_map(is_old).collect();
-        // At most once every few thousand.
+        // The next search happens after at least a few thousand more programs.
         self.many = MOST_PROGRAMS.max(self.programs.len() - over.len() + MOST_PROGRAMS / 2);
         if over.is_empty() {
             return;

@@ -32,7 +32,7 @@ pub(super) struct Files {
     workers: Workers,
     /// Files that did not answer.
     silent: u64,
-    /// Each map that is held has a clone of this.
+    /// Counts the maps that are held: each has a clone of this.
     pub(super) maps: Arc<()>,
 }
 

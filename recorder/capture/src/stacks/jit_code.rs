@@ -43,7 +43,7 @@ pub(super) fn is_made(path: &Path) -> bool {
 /// The functions that a program has compiled and that stacks contain.
 #[derive(Debug, Default)]
 pub(super) struct JitCode {
-    /// Together with the token that counts it.
+    /// The map that is held, with the token that counts it.
     map: Option<(OwnedFd, Arc<()>)>,
     /// Whether its file did not respond.
     is_silent: bool,

@@ -324,7 +324,7 @@ impl Stacks {
         self.named.cut_short(true);
     }
 
-    /// Whether some of that has not been sent yet.
+    /// Whether [`Stacks::look_ahead`] was called and is not answered yet.
     pub fn is_looking_ahead(&self) -> bool {
         self.looks_ahead
     }

@@ -44,7 +44,7 @@ impl Collector {
                     self.kernel().symbol(within).map(|(name, _)| name.into())
                 }
                 number if self.is_made(number, address) => {
-                    // The map is incomplete, and long.
+                    // The program still adds to its map, which is long: it is read when the file ends.
                     if !is_end {
                         self.frames.later.push((number, address));
                         continue;

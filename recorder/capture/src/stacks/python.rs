@@ -67,7 +67,7 @@ pub(super) struct Functions {
     /// The offset of addresses of the interpreter's file.
     base: u64,
     mapping: ExecutableMapping,
-    /// Together with the token that counts it.
+    /// The memory that is held, with the token that counts it.
     memory: Option<(OwnedFd, Arc<()>)>,
     /// Whether the memory is inaccessible or did not respond.
     is_closed: bool,
@@ -85,7 +85,7 @@ pub(super) struct Interpreters {
     given: u64,
     /// Memory of the functions, in bytes.
     bytes: usize,
-    /// Each memory that is held has a clone of this.
+    /// Counts the memories that are held: each has a clone of this.
     memories: Arc<()>,
 }
 

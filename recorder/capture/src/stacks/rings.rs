@@ -316,7 +316,7 @@ impl Rings {
     /// before.
     pub(super) fn take(&mut self, waiting: usize) -> Read {
         self.order.weigh(self.share.is_large(Instant::now(), thread_times::running()));
-        // No thread should wait for a lock that a low-priority thread holds, and processes may end soon.
+        // Raises the priority first: other threads may wait for the lock, and processes may end soon.
         let is_late = self.order.raise();
         let mut state = lock(&self.state);
         let kept: usize = state.kept.samples.iter().map(bytes_of).sum();

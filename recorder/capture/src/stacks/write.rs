@@ -85,7 +85,7 @@ pub(super) struct Records {
     /// The beginning of the recording.
     begin: Nanos,
     programs: FxHashMap<usize, Program>,
-    /// Programs that get no more stacks, in the order in which that was reported, each with the time of its last stack.
+    /// Programs that will get no more stacks, each with the time of its last stack; in the order of the reports about them.
     over: VecDeque<(Nanos, usize)>,
     /// Number of mappings and function names of all programs.
     facts: usize,

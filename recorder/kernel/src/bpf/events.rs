@@ -105,7 +105,7 @@ pub struct Wanted<'a> {
     pub waking: bool,
     /// Whether to record when switches were requested.
     pub need_resched: bool,
-    /// How the scope is narrowed, if it is.
+    /// How the scope is narrowed; `None` if it is not.
     pub narrow: Option<ScopeBy>,
     /// Restricts the scope, and everything that is reported, to this user's threads.
     pub owner: Option<u32>,
@@ -562,8 +562,8 @@ fn load_all(
     let programs = programs::all(objects, setting, waking)?;
     let (of_scope, on_events) = programs.split_at(programs.len() - programs::ON_EVENTS.len());
     let load = |program| Loaded::new(sys, program);
-    // That of the scope first, so that a kernel without its operations says so. Then those on wake-ups, which not every kernel takes: that
-    // on switches takes the kernel longest to check.
+    // Loads the programs of the scope first, so that a kernel without their operations reports that. Then the programs on wake-ups, which
+    // not every kernel accepts; last the program on switches, which takes the kernel longest to check.
     let mut loaded = of_scope.iter().map(load).collect::<Result<Vec<Loaded>, BpfError>>()?;
     let events = on_events.iter().rev().map(load).collect::<Result<Vec<Loaded>, BpfError>>()?;
     loaded.extend(events.into_iter().rev());

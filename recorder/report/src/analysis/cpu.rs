@@ -88,7 +88,7 @@ impl Queue {
         self.length = self.length.saturating_sub(1);
     }
 
-    /// A thread is found to have waited for `more`, or to have been counted as waiting for `less` too long.
+    /// Corrects the sum of waiting times: a thread waited for `more`, or was counted as waiting for `less` too long.
     #[cold]
     pub(super) fn correct(&mut self, more: u64, less: u64, now: u64) {
         self.settle(now);
@@ -295,7 +295,7 @@ impl Cpus {
         self.change(cpu, now, |state| state.queue.lengthen(true, now));
     }
 
-    /// The number of threads that wait for the CPU decreases by one, without a switch in there.
+    /// The number of threads that wait for the CPU decreases by one, without a switch to one of them.
     pub(super) fn dequeue(&mut self, cpu: u16, now: u64) {
         self.change(cpu, now, |state| state.queue.shorten(now));
     }

@@ -1,10 +1,10 @@
 //! Which records of a provider are written to the archive.
 //!
-//! The manager does not check events: they concern only their provider. But some
-//! records concern the whole machine: scheduling records, and the names of
-//! processes and threads. Of these, a provider may write only its own names
-//! process and its threads, so that a hostile one can falsify only what is known
-//! about itself. (Metadata never gets this far.)
+//! The manager does not check events: they concern only their provider. But
+//! some records concern the whole machine: scheduling records, and the names of
+//! processes and threads. A provider may write only the names of its own
+//! process and threads, so that a hostile provider can falsify only what is
+//! known about itself. (Metadata never gets this far.)
 
 use fxt_format::walk::{Body, inline_words};
 use fxt_format::{Koid, argument, header, kernel_object, record_type};

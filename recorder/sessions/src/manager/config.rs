@@ -24,7 +24,7 @@ pub const MIN_BUFFER_BYTES: usize = 256 * 1024;
 /// in bytes.
 const ALL_BUFFERS_BYTES: usize = 48 * 1024 * 1024;
 
-/// A provider gets at most this part of the remaining memory (as a divisor), so that some always remains for the next one.
+/// A provider gets at most one part in this many of the remaining memory, so that some always remains for the next one.
 const SHARE: usize = 3;
 
 /// The limit for the names of all providers' categories together, overhead included, in bytes.

@@ -17,7 +17,7 @@ use fxtrec_units::convention::unseen_thread_koid;
 /// How often threads are checked while a provider records.
 const EVERY: Duration = Duration::from_millis(100);
 
-/// Reading the threads takes at most this fraction of the time, as a divisor.
+/// Reading the threads takes at most one part in this many of the time.
 const SHARE: u32 = 20;
 
 /// Maximum number of ids kept for one provider, or the ids of its living threads if these are more.

@@ -7,7 +7,7 @@ use super::event::decode;
 use super::names::{MAX_NAME_BYTES, Names};
 use super::open::{Clock, MAX_OPEN_BYTES, Open};
 
-/// A provider gets at most this part of the remaining memory, as a divisor, so that some always remains for the next.
+/// A provider gets at most one part in this many of the remaining memory, so that some always remains for the next one.
 const SHARE: usize = 2;
 
 /// The memory limits for this state, in bytes.

@@ -135,7 +135,7 @@ fn write_text(
         true => (SCREEN_ROWS, SCREEN_WORST),
         false => (ROWS, analysis::DEFAULT_WORST),
     };
-    // Of hosts and cgroups, each matters.
+    // Each host or cgroup matters.
     let rows = match args.by != By::Thread && args.show.is_empty() {
         true if screen && stdout_is_terminal() => GROUP_ROWS,
         true => 0,

@@ -1,6 +1,6 @@
 //! Which waits of a thread are alike, by the system call, what ends them, and their stacks.
 //!
-//! A stack may say too much and too little: an interpreter calls the function that sleeps in different ways, the functions of the
+//! A stack may contain too much or too little: an interpreter calls the function that sleeps in different ways, the functions of the
 //! interpreted program are not known at first, and some stacks are missed.
 
 use fxt_reader::Koid;
@@ -27,8 +27,8 @@ impl Waits {
     ) -> Vec<Place> {
         let with_stack: Vec<(Place, StackId)> =
             thread.waits.iter().map(|wait| self.place(wait, koid, known, stacks)).collect();
-        // An interpreter's functions are not known at first, and sometimes cannot be read. Then the thread sleeps as it mostly does, if it
-        // sleeps as long.
+        // An interpreter's functions are not known at first, and sometimes cannot be read. Such a sleep counts as one of the thread's most
+        // frequent sleeps if it is about as long.
         let mut named: FxHashMap<(u32, u64), FxHashMap<u64, Sum>> = FxHashMap::default();
         let mut nameless: FxHashMap<Place, Sum> = FxHashMap::default();
         for (wait, (place, stack)) in thread.waits.iter().zip(&with_stack) {
@@ -59,7 +59,8 @@ impl Waits {
         for place in &places {
             *counts.entry(*place).or_default() += 1;
         }
-        // A long wait has no stack because it was missed; a few short ones are like the others.
+        // A long wait without a stack was missed, and a few short waits without one are taken for the same: both get the most frequent
+        // stack.
         let mut usual: FxHashMap<(u32, Ender), (usize, u64)> = FxHashMap::default();
         for (&(call, ender, stack), &count) in counts.iter().filter(|(place, _)| place.2 != 0) {
             let most = usual.entry((call, ender)).or_default();
@@ -67,7 +68,7 @@ impl Waits {
         }
         let long = known.stacks.and_then(|stacks| stacks.over).unwrap_or(u64::MAX);
         let is_missed = |at: usize| places[at].2 == 0 && thread.waits[at].length() >= long;
-        // It was at the same place as those before and after it, if these are alike.
+        // A missed wait was at the same place as the waits before and after it, if these two are alike.
         let known_alike = |at: usize, other: usize| {
             let (wait, place) = (places[at], places[other]);
             (wait.0, wait.1) == (place.0, place.1) && place.2 != 0
@@ -118,13 +119,13 @@ impl Waits {
     }
 }
 
-/// What a stack has of the functions of an interpreted program.
+/// Which functions of an interpreted program a stack has.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Reads {
-    /// It has no stack, or its stack does not matter.
+    /// The wait has no stack, or its stack does not matter.
     #[default]
     None,
-    /// It is not interpreted, or its functions are not known yet, or some could not be read.
+    /// The program is not interpreted, or its functions are not known yet, or some could not be read.
     Part,
     All,
 }
@@ -144,15 +145,15 @@ impl Sum {
     }
 }
 
-/// A stack of a wait, as far as it tells where the thread waits.
+/// Hashes of a stack, which identify the place where the thread waits.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct StackId {
-    /// Of all frames; 0 if there is no stack.
+    /// All frames; 0 if there is no stack.
     exact: u64,
-    /// Of the innermost functions of the program, and of those of an interpreted program. The interpreter's own frames between them depend
-    /// on how often it has run that code.
+    /// The innermost functions of the program, and the functions of an interpreted program. The interpreter's own frames between them
+    /// depend on how often it has run that code.
     pub(super) sleeper: u64,
-    /// Of the innermost functions of the program.
+    /// The innermost functions of the program.
     inner: u64,
     reads: Reads,
 }

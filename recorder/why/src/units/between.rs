@@ -10,8 +10,9 @@ use super::{
 };
 
 impl Waits {
-    /// Whether the thread waited, during its unit, for most of the other's unit, or for a quarter of it during most of its own: for any
-    /// thread of that one's process, or for one that waited for such a thread.
+    /// Whether the thread waited, during its unit, for most of the other thread's unit or, if the two are in different processes, for a
+    /// quarter of that unit and most of its own. It may have waited for any thread of the other's process, or for a thread that waited for
+    /// one of these.
     pub(super) fn waits_for(
         &self,
         (at, unit): (usize, &Unit),
@@ -23,7 +24,7 @@ impl Waits {
         let is_of_other = |by| by < self.threads.len() && process(by) == of_other;
         let is_it = |by: usize| by == other_at || by != at && of_other.is_some() && is_of_other(by);
         let length = other.to - other.from;
-        // Of a server that answers several clients, a client waits for a part of the work.
+        // If a server answers several clients, a client waits for only a part of the server's work.
         let own = ((unit.to - unit.from) / 5 * 4).max(length / 4);
         let is_client = process(at) != of_other;
         let least = if is_client { (length / 5 * 4).min(own) } else { length / 5 * 4 };
@@ -73,8 +74,8 @@ impl Waits {
         of_idle.sum::<u64>() >= length.div_ceil(2)
     }
 
-    /// Whether a unit is work that another thread of the process handed to a thread, and for which no thread waited: that of a compiler of
-    /// a runtime, for instance. Such work is not late. What it waits for itself may be.
+    /// Whether a unit is work that another thread of the process handed to a thread, and for which no thread waited: for instance, the work
+    /// of a runtime's compiler. Such work is not late, but what the thread waits for may be.
     pub(super) fn is_in_background(
         &self,
         at: usize,
@@ -139,7 +140,7 @@ impl Waits {
                 other => self.idle_behind(at, other, clipped, idle, deep - 1),
             };
         }
-        // If there are more, these stand for all.
+        // If there are more waits, the examined ones represent all of them.
         let is_cut = end > MOST_INSIDE && waker.waits[end - MOST_INSIDE].from > from;
         match is_cut {
             true => {
@@ -149,15 +150,15 @@ impl Waits {
         }
     }
 
-    /// How long a thread was blocked between two times, which no wait contains.
+    /// How long a thread was blocked between two times; neither is within a wait.
     pub(super) fn blocked(thread: &Thread, (from, to): (u64, u64)) -> u64 {
         let first = thread.waits.partition_point(|wait| wait.to <= from);
         let within = thread.waits[first..].iter().take_while(|wait| wait.from < to);
         within.filter(|wait| !wait.is_gap()).map(Wait::length).sum()
     }
 
-    /// Whether a thread asked for what it waits for, in at least half of its waits in a system call: after its wait before that, it
-    /// woke the thread that then ended the wait. A thread that never does so waits for work.
+    /// Whether a thread asked for what it waits for, in at least half of its waits in a system call: after the previous wait, it woke the
+    /// thread that then ended this one. A thread that never does so waits for work.
     pub(super) fn asks(&self, at: usize, call: u32) -> bool {
         let waits = &self.threads[at].waits;
         let pairs = waits.windows(2).filter(|pair| pair[1].call == call && !pair[1].is_gap());
@@ -175,11 +176,11 @@ impl Waits {
         own * 2 >= all
     }
 
-    /// How long, during this wait, the thread of these that was blocked for the shortest time was not blocked.
+    /// For the thread among these that was blocked least during this wait: how long it was not blocked.
     pub(super) fn most_awake(&self, threads: &[Index], wait: &Wait) -> u64 {
         let awake = |index: &Index| {
             let thread = &self.threads[*index as usize];
-            // Without further records, it does what it did at last.
+            // Without further records, the thread stays in its last state.
             let is_active = thread.state == State::Running || thread.state.is_waiting();
             let last = if is_active { wait.to } else { thread.last };
             let (from, to) = (wait.from.max(thread.first), wait.to.min(last));
@@ -192,7 +193,7 @@ impl Waits {
         threads.iter().map(awake).max().unwrap_or(0)
     }
 
-    /// How long, during this wait, the waker or a thread that it waited for did something.
+    /// How long the waker, or a thread that it waited for, was active during this wait.
     pub(super) fn worked(&self, wait: &Wait, known: &Known<'_>, deep: usize) -> u64 {
         let class = (known.class)(wait.call());
         if matches!(wait.by, INTERRUPT | UNKNOWN) {
@@ -203,7 +204,7 @@ impl Waits {
         let began = wait.from.max(waker.first).min(wait.to);
         let end = waker.waits.partition_point(|it| it.from < wait.to);
         let first = end.saturating_sub(MOST_INSIDE);
-        // If there are more, these stand for all.
+        // If there are more waits, the examined ones represent all of them.
         let seen = waker.waits.get(first).filter(|_| first > 0).map_or(began, |it| it.from);
         let seen = seen.clamp(began, wait.to);
         let mut worked = wait.to - seen;

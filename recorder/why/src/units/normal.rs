@@ -19,7 +19,7 @@ pub(crate) enum Normal {
     Idle { call: Option<u64> },
     /// It is in this unit of work, or is this wait, which are not unusual.
     Usual(Unit),
-    /// Its thread has only so many units of work, or waits in this system call.
+    /// Its thread has too few units of work, or too few waits in this system call, to know the usual length.
     Few { is_wait: bool, count: u64 },
     /// It waits for the end of a child process.
     Child,

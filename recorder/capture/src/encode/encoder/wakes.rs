@@ -59,8 +59,8 @@ fn name_of<'a>(origin: &'a Origin, kernel: &'a KernelSymbols) -> Option<Cow<'a, 
 }
 
 impl<L: Lanes> Encoder<L> {
-    /// A wake-up of a thread without new or uncertain facts, by the thread that has the CPU or by an interrupt. Does the writing and
-    /// bookkeeping of [`Encoder::wake`] does for it. Returns false, without doing anything, for any other event.
+    /// A wake-up of a thread without new or uncertain facts, by the thread that has the CPU or by an interrupt. Does the same writing and
+    /// bookkeeping for it as [`Encoder::wake`]. Returns false, without doing anything, for any other event.
     #[inline(always)]
     pub(super) fn plain_wake(
         &mut self,

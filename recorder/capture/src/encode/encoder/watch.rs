@@ -182,7 +182,7 @@ impl<L: Lanes> Encoder<L> {
         }
     }
 
-    /// A thread is found to have a CPU, perhaps in place of the expected one.
+    /// An event shows that a thread has a CPU, perhaps in place of the expected thread.
     #[inline]
     pub(super) fn watch_found(&mut self, time: Nanos, cpu: Cpu, before: Option<Slot>, now: Slot) {
         if self.watch.is_some() {

@@ -149,7 +149,7 @@ impl Layout {
         self.minor < INNER_FRAMES
     }
 
-    /// Whether a frame that marks where a C function's begins is that of a Python function too.
+    /// Whether a frame that marks where a C function's frames begin also belongs to a Python function.
     pub(in super::super) fn marks_are_frames(&self) -> bool {
         self.minor < SHIMS
     }

@@ -141,7 +141,7 @@ const NO_PROGRAM: i64 = i32::MIN as i64;
 pub(super) struct Shared {
     /// Samples for which the ring had no room.
     pub(super) no_room: AtomicU64,
-    /// Remembers that were replaced while their thread was still waiting.
+    /// Notes that were replaced while their thread was still waiting.
     pub(super) given_up: AtomicU64,
 }
 

@@ -54,7 +54,7 @@ pub fn run(args: impl Iterator<Item = String>) -> io::Result<()> {
     let mut descriptors = Vec::new();
     let count = stream::receive(&connection, &mut message, &mut descriptors)?;
     message.truncate(count);
-    // The client must see when the daemon closes the connection.
+    // While this copy is open, the client cannot see that the daemon has closed the connection.
     drop(connection);
     let null = OpenOptions::new().read(true).open("/dev/null")?;
     nix::unistd::dup2_stdin(&null)?;
