@@ -214,7 +214,10 @@ fn deprecated_async_events() {
         json!({"cat": "net", "name": "get", "ph": "p", "ts": 3, "id": "0x7", "args": {"step": "tcp"}}),
         json!({"cat": "net", "name": "get", "ph": "F", "ts": 4, "id": "0x7"}),
     ]);
-    assert_eq!(report.times("events of phases that FXT does not have, kept as other events"), 4);
+    assert_eq!(
+        report.times("events with a phase that FXT lacks, kept as events of another type"),
+        4
+    );
 }
 
 #[test]

@@ -55,7 +55,7 @@ pub enum FlightError {
     #[error("{0} needs --mode circular, which keeps the last events in memory")]
     NeedsCircular(&'static str),
     /// `--rotate` in another mode than streaming.
-    #[error("--rotate divides the output of streaming mode: omit --rotate, or the other --mode")]
+    #[error("--rotate needs streaming mode: omit --rotate or --mode")]
     RotateNeedsStreaming,
     /// `--disk-budget` or `--keep` without anything that writes several files.
     #[error("{0} limits the files of --trigger or --rotate: add one of them")]

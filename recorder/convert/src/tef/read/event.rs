@@ -237,7 +237,7 @@ impl Importer<'_> {
         };
         if !native {
             args.note(notes::PHASE, phase);
-            self.report.count("events of phases that FXT does not have, kept as other events");
+            self.report.count("events with a phase that FXT lacks, kept as events of another type");
         }
         if native && !matches!(letter, "C" | "b" | "n" | "e" | "s" | "t" | "f") {
             self.note_ids(fields, args);

@@ -138,7 +138,7 @@ pub(super) fn families(
     if tells.throttles {
         families.push(series.counter(
             "fxtrec_throttled_seconds",
-            "Time within waits for a CPU in which a quota was used up; not included in the wait.",
+            "Time during waits for a CPU in which a CPU quota was used up; the metrics of waits exclude it.",
             |figures| nanos(figures.throttled_ns),
         ));
         families.push(series.counter(
