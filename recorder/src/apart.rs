@@ -68,8 +68,8 @@ pub fn run(word: Option<&OsStr>) -> io::Result<()> {
 ///
 /// # Errors
 /// Errors of fork(2) and execve(2).
-pub fn start_for_names() -> io::Result<Worker> {
-    Worker::start_for(READER_PROCESS, NAMES)
+pub fn start_for_names(in_use: u64) -> io::Result<Worker> {
+    Worker::start_for(READER_PROCESS, NAMES, in_use)
 }
 
 #[derive(Debug, Serialize, Deserialize)]
@@ -112,7 +112,7 @@ pub struct Files(Workers);
 
 impl Default for Files {
     fn default() -> Files {
-        let start = || Worker::start_for(READER_PROCESS, QUESTIONS);
+        let start = |in_use| Worker::start_for(READER_PROCESS, QUESTIONS, in_use);
         Files(Workers::new(start, PATIENCE, MOST_LOST))
     }
 }

@@ -69,6 +69,29 @@ impl Condition {
         }
     }
 
+    /// Whether it may be true of `subject`, some of whose functions have no known name.
+    pub fn may_hold(&self, subject: &Subject<'_>) -> bool {
+        self.known(subject) != Some(false)
+    }
+
+    /// Whether it is true of `subject`; `None` if that depends on the functions without names.
+    fn known(&self, subject: &Subject<'_>) -> Option<bool> {
+        // `decides`: a part with this value determines the whole.
+        let combine = |parts: &[Condition], decides: bool| {
+            let mut all = parts.iter().map(|part| part.known(subject));
+            let decided = all.clone().any(|part| part == Some(decides));
+            let unknown = all.any(|part| part.is_none());
+            if decided { Some(decides) } else { (!unknown).then_some(!decides) }
+        };
+        match self {
+            Condition::StackLike(_) => self.holds(subject).then_some(true),
+            Condition::Not(inner) => inner.known(subject).map(|holds| !holds),
+            Condition::All(parts) => combine(parts, false),
+            Condition::Any(parts) => combine(parts, true),
+            _ => Some(self.holds(subject)),
+        }
+    }
+
     /// Whether it tests names of threads.
     pub fn names_comm(&self) -> bool {
         match self {

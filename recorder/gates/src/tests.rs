@@ -50,6 +50,21 @@ fn a_condition_on_a_stack_is_true_where_a_function_has_the_text_in_its_name() {
     assert!(holds("stack ~ \"fsync\"") && holds("comm = \"app\" and stack ~ \"sys*sync\""));
     assert!(holds("stack ~ \"<a[1]>\"") && holds("stack !~ \"fdatasync\""));
     assert!(!holds("stack ~ \"sync_\"") && !holds("not stack ~ \"main\""));
+    let may_hold = |text: &str| {
+        let condition = gate(&format!("blocked.max > 5ms if {text}")).condition;
+        condition.expect("one").may_hold(&Subject { stack: &stack, ..subject("app") })
+    };
+    for text in ["stack ~ \"leaf\"", "stack !~ \"leaf\"", "stack ~ \"fsync\" and stack ~ \"leaf\""]
+    {
+        assert!(may_hold(text), "{text}: another function may be called so");
+    }
+    for text in [
+        "stack !~ \"fsync\"",
+        "comm = \"b\" and stack ~ \"leaf\"",
+        "not (stack ~ \"leaf\" or comm = \"app\")",
+    ] {
+        assert!(!may_hold(text), "{text}");
+    }
     for (text, problem) in [
         ("wakeup.max > 5ms if stack ~ \"fsync\"", Problem::NoStack),
         ("lost.max > 5 if stack ~ \"fsync\"", Problem::NeedlessStat("lost")),

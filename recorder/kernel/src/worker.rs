@@ -23,6 +23,7 @@ use nix::sys::resource::{Resource, getrlimit, setrlimit};
 use nix::sys::signal::{SigHandler, Signal, signal};
 
 use super::child::open_pidfd;
+use super::perf::page_size;
 use super::{priority, stream};
 
 /// How often to check whether a worker makes progress, while waiting for its answer.
@@ -40,6 +41,12 @@ const FIRST_TO_GO: &str = "1000";
 /// How many processes may hang at a time, and the maximum number that are started.
 const MOST_HANGING: usize = 4;
 const MOST_STARTED: u32 = 64;
+
+/// The environment variable with the bytes that a worker must leave of its memory, since abandoned ones hold them.
+const MEMORY_IN_USE: &str = "FXTREC_MEMORY_IN_USE";
+
+/// With less memory, a worker would read next to nothing.
+const LEAST_MEMORY: u64 = 48 << 20;
 
 /// Signals that end the recorder, which needs its workers until then. Workers end when it closes their sockets.
 const UNHEARD: [Signal; 5] =
@@ -66,14 +73,15 @@ pub struct Worker {
 }
 
 impl Worker {
-    /// Starts this program as `name`, which selects its role: see [`serve_as`]. It inherits nothing from this process.
+    /// Starts this program as `name`, which selects its role: see [`serve_as`]. It inherits nothing from this process, and leaves `in_use`
+    /// bytes of its memory to others.
     ///
     /// # Errors
     /// Errors of socketpair(2), fork(2) or execve(2).
-    pub fn start(name: &str) -> io::Result<Worker> {
+    pub fn start(name: &str, in_use: u64) -> io::Result<Worker> {
         let mut command = Command::new("/proc/self/exe");
         command.arg0(name).current_dir("/").env_clear();
-        Worker::run(command)
+        Worker::run(command, in_use)
     }
 
     /// Starts a worker with a `word` that selects its task. It keeps the environment and the working directory of this process, for paths
@@ -81,15 +89,16 @@ impl Worker {
     ///
     /// # Errors
     /// The same as for [`Worker::start`].
-    pub fn start_for(name: &str, word: &str) -> io::Result<Worker> {
+    pub fn start_for(name: &str, word: &str, in_use: u64) -> io::Result<Worker> {
         let mut command = Command::new("/proc/self/exe");
         command.arg0(name).arg(word);
-        Worker::run(command)
+        Worker::run(command, in_use)
     }
 
-    fn run(mut command: Command) -> io::Result<Worker> {
+    fn run(mut command: Command, in_use: u64) -> io::Result<Worker> {
         let (socket, theirs) = UnixStream::pair()?;
         command
+            .env(MEMORY_IN_USE, in_use.to_string())
             // It must not get the terminal's signals.
             .process_group(0)
             .stdin(Stdio::from(OwnedFd::from(theirs)))
@@ -180,10 +189,18 @@ impl Abandoned {
     pub fn has_ended(&mut self) -> bool {
         self.0.as_mut().is_none_or(|process| !matches!(process.try_wait(), Ok(None)))
     }
+
+    /// Its resident memory in bytes.
+    fn memory(&self) -> u64 {
+        let Some(process) = &self.0 else { return 0 };
+        let pages = std::fs::read_to_string(format!("/proc/{}/statm", process.id()));
+        let pages = pages.ok().and_then(|text| text.split(' ').nth(1)?.parse::<u64>().ok());
+        pages.unwrap_or(0) * page_size() as u64
+    }
 }
 
-/// Starts a worker.
-pub type Start = fn() -> io::Result<Worker>;
+/// Starts a worker that leaves this many bytes of its memory to others.
+pub type Start = fn(u64) -> io::Result<Worker>;
 
 /// Workers that get one request at a time. A worker that does not answer is abandoned, and the next request is sent to a new one.
 #[derive(Debug)]
@@ -247,7 +264,7 @@ impl Workers {
             return None;
         }
         self.started += 1;
-        (self.start)().ok()
+        (self.start)(self.abandoned.iter().map(Abandoned::memory).sum()).ok()
     }
 }
 
@@ -258,8 +275,8 @@ fn timed_out(error: io::Error) -> io::Error {
     }
 }
 
-/// Makes this process the worker `name`, which answers until the recorder closes its socket. It ends if it needs more than `memory` bytes,
-/// and when the thread that started it ends. It is the first process that the kernel kills if memory is short.
+/// Makes this process the worker `name`, which answers until the recorder closes its socket. It ends if it and the abandoned workers before
+/// it need more than `memory` bytes, and when the thread that started it ends. It is the first process that the kernel kills if memory is short.
 ///
 /// # Errors
 /// When the recorder has ended, or this is not a worker.
@@ -274,6 +291,11 @@ pub fn serve_as(
     for unheard in UNHEARD {
         // SAFETY: ignoring a signal installs no handler, so no code of ours runs at a signal.
         unsafe { signal(unheard, SigHandler::SigIgn)? };
+    }
+    let in_use = std::env::var(MEMORY_IN_USE).ok().and_then(|bytes| bytes.parse().ok());
+    let memory = memory.saturating_sub(in_use.unwrap_or(0));
+    if memory < LEAST_MEMORY {
+        return Err(ErrorKind::OutOfMemory.into());
     }
     let (_, most) = getrlimit(Resource::RLIMIT_AS)?;
     setrlimit(Resource::RLIMIT_AS, most.min(memory), most)?;
@@ -397,7 +419,7 @@ mod tests {
     }
 
     /// A worker whose files never respond. It ends when it is abandoned.
-    fn hanging() -> io::Result<Worker> {
+    fn hanging(_: u64) -> io::Result<Worker> {
         let (ours, theirs) = UnixStream::pair()?;
         std::thread::spawn(move || {
             let mut left = Vec::new();
@@ -407,12 +429,12 @@ mod tests {
     }
 
     /// A worker that ends at the first request, as if by a damaged file.
-    fn ending() -> io::Result<Worker> {
+    fn ending(_: u64) -> io::Result<Worker> {
         Ok(Worker::at(UnixStream::pair()?.0))
     }
 
     /// A worker that answers with the request itself.
-    fn echoing() -> io::Result<Worker> {
+    fn echoing(_: u64) -> io::Result<Worker> {
         let (ours, theirs) = UnixStream::pair()?;
         std::thread::spawn(move || serve(&theirs, |question, file| (question.to_vec(), file)));
         Ok(Worker::at(ours))
@@ -447,6 +469,29 @@ mod tests {
         workers.start = echoing;
         assert!(workers.ask(b"?", None).is_some() && workers.ask(b"?", None).is_some());
         assert_eq!(workers.started, 2);
+    }
+
+    /// A worker that answers with the memory that is in use.
+    fn answering_with_memory_in_use(in_use: u64) -> io::Result<Worker> {
+        let (ours, theirs) = UnixStream::pair()?;
+        std::thread::spawn(move || serve(&theirs, |_, _| (in_use.to_string().into_bytes(), None)));
+        Ok(Worker::at(ours))
+    }
+
+    #[test]
+    fn the_next_worker_leaves_room_for_the_memory_of_those_that_hang() {
+        let patience = AnswerTimeout { idle: MINUTE, most: MINUTE };
+        let mut workers = Workers::new(answering_with_memory_in_use, patience, MINUTE);
+        let hanging = Command::new("cat").stdin(Stdio::piped()).spawn().expect("it runs");
+        workers.abandoned.push(Abandoned(Some(hanging)));
+        let answer = workers.ask(b"?", None).expect("an answer").0;
+        let in_use: u64 = String::from_utf8(answer).expect("text").parse().expect("a number");
+        assert!((1..64 << 20).contains(&in_use), "{in_use}");
+        let Some(Abandoned(Some(hanging))) = workers.abandoned.last_mut() else {
+            panic!("it hangs")
+        };
+        hanging.kill().expect("it runs");
+        hanging.wait().expect("it ends");
     }
 
     #[test]

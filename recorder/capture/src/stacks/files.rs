@@ -38,7 +38,7 @@ pub(super) struct Files {
 
 impl Default for Files {
     fn default() -> Files {
-        Files::started_by(|| Worker::start(reader::NAME))
+        Files::started_by(|in_use| Worker::start(reader::NAME, in_use))
     }
 }
 
@@ -133,7 +133,7 @@ pub(super) mod tests {
     use super::*;
 
     /// A worker that is a thread of this process.
-    fn thread() -> io::Result<Worker> {
+    fn thread(_: u64) -> io::Result<Worker> {
         let (ours, theirs) = UnixStream::pair()?;
         std::thread::spawn(move || {
             let mut reader = Reader::default();
@@ -143,7 +143,7 @@ pub(super) mod tests {
     }
 
     /// A worker that ends at the first request, as if by a damaged file.
-    fn ending() -> io::Result<Worker> {
+    fn ending(_: u64) -> io::Result<Worker> {
         Ok(Worker::at(UnixStream::pair()?.0))
     }
 

@@ -248,7 +248,7 @@ fn named(files: &[File], addresses: &[u64], take: Take<'_>) -> bool {
 
 /// A worker that is a thread of this process.
 #[cfg(test)]
-pub(crate) fn in_this_process() -> io::Result<worker::Worker> {
+pub(crate) fn in_this_process(_: u64) -> io::Result<worker::Worker> {
     let (ours, theirs) = std::os::unix::net::UnixStream::pair()?;
     std::thread::spawn(move || {
         let mut reader = Reader::default();

@@ -186,7 +186,7 @@ fn the_code_that_counts_is_what_had_been_told_by_then() {
 }
 
 /// A worker whose files never respond. It ends when it is abandoned.
-fn hanging() -> io::Result<Worker> {
+fn hanging(_: u64) -> io::Result<Worker> {
     let (ours, theirs) = UnixStream::pair()?;
     std::thread::spawn(move || io::Read::read_to_end(&mut &theirs, &mut Vec::new()));
     Ok(Worker::at(ours))

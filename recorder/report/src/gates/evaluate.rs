@@ -1,7 +1,7 @@
 //! Evaluates gates against a recording.
 
 use super::evidence::{Doubt, Evidence, Offender};
-use crate::SpanFigures;
+use crate::{Distribution, SpanFigures};
 use fxtrec_gates::{Amount, Comparison, Dimension, Gate, Quantity, SpanPart, Stat, Total};
 
 /// The number of worst offenders that are named.
@@ -75,6 +75,8 @@ pub enum Finding {
     NotRecorded,
     /// The gate passes, but applications dropped records that could have made it fail.
     RecordsLost,
+    /// The gate passes, but waits in functions without names could have made it fail.
+    NamesMissing,
 }
 
 impl Finding {
@@ -165,13 +167,7 @@ fn measure(gate: &Gate, evidence: &impl Evidence) -> Option<Measured> {
             taken: None,
         }),
         Quantity::Statistic(metric, stat) => {
-            evidence.values(*metric, condition).map(|values| Measured {
-                number: values.statistic(*stat),
-                samples: Some(values.count()),
-                censored: values.censored(),
-                doubt: Doubt::default(),
-                taken: None,
-            })
+            evidence.values(*metric, condition).map(|values| of_values(&values, *stat))
         }
         Quantity::Span(span, stat) => evidence.spans(&span.name, condition).map(|figures| {
             let values = figures.part(span.part);
@@ -185,6 +181,16 @@ fn measure(gate: &Gate, evidence: &impl Evidence) -> Option<Measured> {
                 taken: undisturbed.map(|undisturbed| taken(undisturbed, &figures)),
             }
         }),
+    }
+}
+
+fn of_values(values: &Distribution, stat: Stat) -> Measured {
+    Measured {
+        number: values.statistic(stat),
+        samples: Some(values.count()),
+        censored: values.censored(),
+        doubt: Doubt::default(),
+        taken: None,
     }
 }
 
@@ -232,9 +238,17 @@ pub fn judge<'g>(gate: &'g Gate, evidence: &impl Evidence, policy: Policy) -> Ve
         || matches!(finding, Finding::TooFew { .. } | Finding::Nobody)
             && policy.on_too_few == OnTooFew::Pass;
     let is_about_spans = matches!(gate.quantity, Quantity::Span(..));
-    let finding = match passes && is_about_spans && evidence.lacks_records() {
-        true => Finding::RecordsLost,
-        false => finding,
+    let may_be_broken = || match (&gate.quantity, condition) {
+        (Quantity::Statistic(metric, stat), Some(condition)) => {
+            let possible = evidence.possible(*metric, condition);
+            possible.is_some_and(|values| find(gate, &of_values(&values, *stat)) == Finding::Broken)
+        }
+        _ => false,
+    };
+    let finding = match passes {
+        true if is_about_spans && evidence.lacks_records() => Finding::RecordsLost,
+        true if may_be_broken() => Finding::NamesMissing,
+        _ => finding,
     };
     let offenders = match (finding, gate.comparison) {
         (Finding::Broken, Comparison::Above | Comparison::AtLeast) => {
@@ -253,12 +267,12 @@ pub fn judge<'g>(gate: &'g Gate, evidence: &impl Evidence, policy: Policy) -> Ve
         gate,
         finding,
         failed: match finding {
-            Finding::Kept | Finding::RecordsLost => false,
+            Finding::Kept | Finding::RecordsLost | Finding::NamesMissing => false,
             Finding::Broken if disturbed => policy.on_disturbed == OnDisturbed::Fail,
             Finding::Broken => true,
             _ => policy.on_too_few == OnTooFew::Fail,
         },
-        undecided: finding == Finding::RecordsLost
+        undecided: matches!(finding, Finding::RecordsLost | Finding::NamesMissing)
             || disturbed && policy.on_disturbed == OnDisturbed::Exit4,
         blame,
         measured: measured.as_ref().and_then(|measured| measured.number).map(amount),

@@ -13,6 +13,11 @@ pub trait Evidence {
     /// The values of a metric; `None` if no thread meets the condition.
     fn values(&self, metric: Metric, condition: Option<&Condition>) -> Option<Distribution>;
 
+    /// For a condition on stacks: the values, including those of waits that may meet it in functions without names.
+    fn possible(&self, _: Metric, _: &Condition) -> Option<Distribution> {
+        None
+    }
+
     /// A metric that is a single number; `None` if no thread meets the condition.
     fn total(&self, total: Total, condition: Option<&Condition>) -> Option<f64>;
 

@@ -36,6 +36,8 @@ pub struct Recorded<'r> {
     spans: Option<SpanReport>,
     /// Its long waits, with their stacks.
     blocked: Option<Blocked>,
+    /// For each stack, whether functions of it have no names: see [`Blocked::unreadable`].
+    unreadable: Vec<bool>,
     /// The threads that COMMAND started.
     command: HashSet<u64>,
 }
@@ -63,7 +65,14 @@ impl<'r> Recorded<'r> {
     pub fn new(whole: &'r Report) -> Recorded<'r> {
         let of_command = whole.threads().iter().filter(|thread| thread.in_command);
         let command = of_command.filter_map(|thread| Some(thread.koid?.0)).collect();
-        Recorded { whole, by_cpus: Vec::new(), spans: None, blocked: None, command }
+        Recorded {
+            whole,
+            by_cpus: Vec::new(),
+            spans: None,
+            blocked: None,
+            unreadable: Vec::new(),
+            command,
+        }
     }
 
     /// Adds a report that covers only one of the [`cpu_groups`].
@@ -81,11 +90,13 @@ impl<'r> Recorded<'r> {
 
     /// Adds its long waits; without them, all stacks are unknown.
     pub fn add_blocked(&mut self, blocked: Blocked) {
+        self.unreadable = blocked.unreadable();
         self.blocked = Some(blocked);
     }
 
-    /// The waits of a metric whose stacks meet a condition, the longest first. A wait without a stack is in no function.
-    fn waits(&self, metric: Metric, condition: &Condition) -> Vec<&stacks::Wait> {
+    /// The waits of a metric whose stacks meet a condition, the longest first. A wait without a stack is in no function. `perhaps`: also
+    /// those that may meet it in a function without a name.
+    fn waits(&self, metric: Metric, condition: &Condition, perhaps: bool) -> Vec<&stacks::Wait> {
         let Some(blocked) = &self.blocked else { return Vec::new() };
         let fits = |wait: &&stacks::Wait| {
             let of_wait = match wait.is_uninterruptible {
@@ -97,7 +108,10 @@ impl<'r> Recorded<'r> {
             let stack = &stack.unwrap_or_default();
             let in_command = self.command.contains(&wait.thread.koid.0);
             let subject = Subject { comm, pid, tid, cgroup, cpu: None, stack, in_command };
-            metric == of_wait && condition.holds(&subject)
+            let is_unreadable = || wait.stack.is_some_and(|number| self.unreadable[number]);
+            metric == of_wait
+                && (condition.holds(&subject)
+                    || perhaps && is_unreadable() && condition.may_hold(&subject))
         };
         blocked.waits.iter().filter(fits).collect()
     }
@@ -197,22 +211,31 @@ impl<'r> Recorded<'r> {
     }
 }
 
+/// The blocked times of waits.
+fn tally(waits: &[&stacks::Wait]) -> Distribution {
+    let mut tally = Tally::default();
+    for wait in waits {
+        let blocked = u64::try_from(wait.blocked.as_nanos()).unwrap_or(u64::MAX);
+        tally.record(blocked, Nanos(wait.begin.saturating_add(blocked)));
+    }
+    tally.freeze()
+}
+
 impl Evidence for Recorded<'_> {
     fn values(&self, metric: Metric, condition: Option<&Condition>) -> Option<Distribution> {
         if condition.is_none() {
             return Some(self.whole.total().metric(metric).clone());
         }
         if let Some(condition) = condition.filter(|condition| condition.names_stack()) {
-            let mut tally = Tally::default();
-            for wait in self.waits(metric, condition) {
-                let blocked = u64::try_from(wait.blocked.as_nanos()).unwrap_or(u64::MAX);
-                tally.record(blocked, Nanos(wait.begin.saturating_add(blocked)));
-            }
-            return Some(tally.freeze());
+            return Some(tally(&self.waits(metric, condition, false)));
         }
         let chosen = self.chosen(condition);
         let parts = chosen.iter().map(|(_, thread)| thread.metric(metric));
         (!chosen.is_empty()).then(|| Distribution::merge(parts))
+    }
+
+    fn possible(&self, metric: Metric, condition: &Condition) -> Option<Distribution> {
+        condition.names_stack().then(|| tally(&self.waits(metric, condition, true)))
     }
 
     fn total(&self, total: Total, condition: Option<&Condition>) -> Option<f64> {
@@ -272,7 +295,12 @@ impl Evidence for Recorded<'_> {
                 let what = format!("{}{}", party(&wait.thread), until(end, begin));
                 Offender { amount: time(wait.blocked), what }
             };
-            return self.waits(*metric, condition).into_iter().take(at_most).map(tell).collect();
+            return self
+                .waits(*metric, condition, false)
+                .into_iter()
+                .take(at_most)
+                .map(tell)
+                .collect();
         }
         let mut chosen: Vec<(f64, &Report, &ThreadReport)> = self
             .chosen(condition)

@@ -19,6 +19,23 @@ pub fn trace(with_stacks: bool) -> Vec<u8> {
 
 /// The trace of [`trace`] with code in `library`, and with a name for `named` addresses that are in no file.
 pub fn trace_of(with_stacks: bool, library: &str, named: &[u64]) -> Vec<u8> {
+    let names = [(0, IN_KERNEL, "pipe_read"), (40, 0x7010, "a;b::<c d>"), (40, 0x7030, "kick")];
+    let others = named.iter().map(|&pointer| (40, pointer, "compiled"));
+    write(with_stacks, library, names.into_iter().chain(others))
+}
+
+/// The same, without the names of the program's functions.
+#[cfg(test)]
+pub(crate) fn trace_without_names() -> Vec<u8> {
+    write(true, "/lib/x.so", [(0, IN_KERNEL, "pipe_read")].into_iter())
+}
+
+/// `names`: process, address and name of each function.
+fn write(
+    with_stacks: bool,
+    library: &str,
+    names: impl Iterator<Item = (u64, u64, &'static str)>,
+) -> Vec<u8> {
     let mut trace = Writer::new(Vec::new());
     trace.start("test", 1_000_000_000).expect("room");
     let process = [Arg::new(Text::Inline("process"), Value::Koid(Id(40)))];
@@ -90,12 +107,7 @@ pub fn trace_of(with_stacks: bool, library: &str, named: &[u64]) -> Vec<u8> {
         let (time, thread) = (Ticks(time), thread(koid));
         trace.write(&Backtrace { time, thread, flags, frames }).expect("room");
     }
-    let others = named.iter().map(|&pointer| (40, pointer, "compiled"));
-    for (process, pointer, name) in
-        [(0, IN_KERNEL, "pipe_read"), (40, 0x7010, "a;b::<c d>"), (40, 0x7030, "kick")]
-            .into_iter()
-            .chain(others)
-    {
+    for (process, pointer, name) in names {
         let process = ThreadName::Inline { process: Id(process), thread: Id(process) };
         let name = Text::Inline(name);
         trace.write(&UserspaceObject { pointer, process, name, args: &[] }).expect("room");

@@ -279,6 +279,21 @@ impl Blocked {
         self.recorded.frames(stack).filter_map(name).collect()
     }
 
+    /// For each stack, whether it has functions without names in a file none of whose functions is named in the recording, such as a
+    /// program that fxtrec was not allowed to read.
+    pub fn unreadable(&self) -> Vec<bool> {
+        let path = |frame: &Frame<'_>| frame.module.map(|(path, _)| path.to_owned());
+        let in_programs =
+            |stack| self.recorded.frames(stack).filter(|frame: &Frame<'_>| !frame.in_kernel);
+        let all = self.recorded.all.iter().flat_map(in_programs);
+        let named: FxHashSet<String> =
+            all.filter(|frame| frame.function.is_some()).filter_map(|frame| path(&frame)).collect();
+        let is_nameless = |frame: Frame<'_>| {
+            frame.function.is_none() && frame.module.is_some_and(|it| !named.contains(it.0))
+        };
+        self.recorded.all.iter().map(|stack| in_programs(stack).any(is_nameless)).collect()
+    }
+
     /// The names of the functions of a stack, the innermost first; kernel functions end in `_[k]`.
     pub fn labels(&self, stack: &Stack) -> Vec<String> {
         self.recorded.frames(stack).map(|frame| profile::label(&frame)).collect()

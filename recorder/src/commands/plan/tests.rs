@@ -252,7 +252,7 @@ fn rotation_is_for_streaming_mode_and_its_files_are_numbered() {
     }
     assert_eq!(plan.flight.bounds.files, Some(4), "beside the one that is written");
     for (line, part) in [
-        ("--mode circular --rotate 1GB -a", "--rotate divides the output of streaming mode"),
+        ("--mode circular --rotate 1GB -a", "--rotate needs streaming mode"),
         ("--keep 3 -a", "--keep limits the files of"),
         ("--rotate 10s -o - -a", "standard output is not a file"),
         ("--rotate 10s --fail-if lost>0 -a", "--fail-if evaluates one file"),

@@ -309,8 +309,7 @@ fn the_longest_spans_are_named_with_their_parts() {
 #[test]
 fn a_condition_on_a_stack_is_about_the_long_waits_that_have_one() {
     use crate::stacks::{self, example};
-    let judged = |gates: &[&str], with_stacks| {
-        let bytes = example::trace(with_stacks);
+    let judged = |gates: &[&str], bytes: Vec<u8>| {
         let open = || Ok::<_, fxt_reader::Error>(fxt_reader::Reader::from_slice(&bytes));
         let report = crate::analyse(open().expect("a trace"), crate::Options::default());
         let report = report.expect("a report");
@@ -335,7 +334,7 @@ fn a_condition_on_a_stack_is_about_the_long_waits_that_have_one() {
         r#"blocked.max > 1ms if stack ~ "fsync""#,
         r#"blocked_d.max > 4ms if stack ~ "pipe_read""#,
     ];
-    let found = judged(&gates, true);
+    let found = judged(&gates, example::trace(true));
     let worst = Some("5.00 ms  work;er (41), until 0.006000 s".to_owned());
     assert_eq!(found[0], (Finding::Broken, Some(2), worst));
     assert_eq!((found[1].0, found[1].1), (Finding::Kept, Some(1)), "that without a stack");
@@ -343,6 +342,18 @@ fn a_condition_on_a_stack_is_about_the_long_waits_that_have_one() {
     // Waits shorter than 2 ms have no stacks in this trace.
     assert_eq!(found[3], (Finding::NotRecorded, Some(0), None));
     assert_eq!(found[4], (Finding::Kept, Some(0), None));
+    // Without names, a wait of 5 ms may have been in that function.
+    let gates = [
+        r#"blocked.max > 4ms if stack ~ "leaf""#,
+        r#"blocked.max > 6ms if stack ~ "leaf""#,
+        r#"blocked.max > 4ms if stack ~ "leaf" and comm = "other""#,
+        r#"blocked.max > 4ms if stack ~ "pipe_read""#,
+    ];
+    let nameless = judged(&gates, example::trace_without_names()).into_iter().map(|it| it.0);
+    let expected = [Finding::NamesMissing, Finding::Kept, Finding::Kept, Finding::Broken];
+    assert_eq!(nameless.collect::<Vec<_>>(), expected);
+    let named = judged(&gates[..1], example::trace(true));
+    assert_eq!(named[0].0, Finding::Kept);
     let expected = (Finding::NotRecorded, None, None);
-    assert_eq!(judged(&gates, false)[0], expected, "nobody recorded stacks");
+    assert_eq!(judged(&gates, example::trace(false))[0], expected, "nobody recorded stacks");
 }

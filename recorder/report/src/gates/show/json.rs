@@ -38,6 +38,7 @@ impl JsonVerdict {
                 Finding::TooFew { .. } | Finding::Nobody => "too_few",
                 Finding::NotRecorded => "not_recorded",
                 Finding::RecordsLost => "records_lost",
+                Finding::NamesMissing => "names_missing",
             },
             verdict: match (verdict.failed, verdict.undecided) {
                 (true, _) => "failed",

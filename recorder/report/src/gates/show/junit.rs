@@ -74,6 +74,7 @@ fn write_case<W: Write>(verdict: &Verdict<'_>, writer: &mut Writer<W>) -> io::Re
                 Finding::TooFew { .. } | Finding::Nobody => "too few values",
                 Finding::Broken if verdict.is_disturbed() => "disturbed",
                 Finding::RecordsLost => "records lost",
+                Finding::NamesMissing => "names missing",
                 Finding::Broken | Finding::Kept => "latency",
             };
             let more = blame(verdict).into_iter();

@@ -79,6 +79,9 @@ fn metric(quantity: &Quantity) -> String {
 const RECORDS_LOST: &str =
     "applications dropped records, because their buffers were full: spans may be missing";
 
+/// Reports that the names of functions are missing in which the gate could be violated.
+const NAMES_MISSING: &str = "waits in programs whose functions have no names could violate it: fxtrec report --stacks shows them";
+
 /// The reason why spans took too long, if known.
 fn blame(verdict: &Verdict<'_>) -> Option<String> {
     let without = |taken: &Taken| {
@@ -86,8 +89,10 @@ fn blame(verdict: &Verdict<'_>) -> Option<String> {
         let parts = parts.collect::<Vec<_>>().join(", ");
         (format!("without the time that others took it is {}", taken.undisturbed), parts)
     };
-    if verdict.finding == Finding::RecordsLost {
-        return Some(RECORDS_LOST.to_owned());
+    match verdict.finding {
+        Finding::RecordsLost => return Some(RECORDS_LOST.to_owned()),
+        Finding::NamesMissing => return Some(NAMES_MISSING.to_owned()),
+        _ => {}
     }
     match verdict.blame.as_ref()? {
         Blame::Others(taken) => {
