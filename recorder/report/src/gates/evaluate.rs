@@ -75,7 +75,7 @@ pub enum Finding {
     NotRecorded,
     /// The gate passes, but applications dropped records that could have made it fail.
     RecordsLost,
-    /// The gate passes, but waits in functions without names could have made it fail.
+    /// The gate passes, but waits in functions without names, or without their stacks, could have made it fail.
     NamesMissing,
 }
 

@@ -95,7 +95,7 @@ impl<'r> Recorded<'r> {
     }
 
     /// The waits of a metric whose stacks meet a condition, the longest first. A wait without a stack is in no function. `perhaps`: also
-    /// those that may meet it in a function without a name.
+    /// those that may meet it in a function without a name, or in a stack that was lost.
     fn waits(&self, metric: Metric, condition: &Condition, perhaps: bool) -> Vec<&stacks::Wait> {
         let Some(blocked) = &self.blocked else { return Vec::new() };
         let fits = |wait: &&stacks::Wait| {
@@ -108,7 +108,10 @@ impl<'r> Recorded<'r> {
             let stack = &stack.unwrap_or_default();
             let in_command = self.command.contains(&wait.thread.koid.0);
             let subject = Subject { comm, pid, tid, cgroup, cpu: None, stack, in_command };
-            let is_unreadable = || wait.stack.is_some_and(|number| self.unreadable[number]);
+            let is_unreadable = || match wait.stack {
+                Some(number) => self.unreadable[number],
+                None => blocked.recorded.lost > 0,
+            };
             metric == of_wait
                 && (condition.holds(&subject)
                     || perhaps && is_unreadable() && condition.may_hold(&subject))

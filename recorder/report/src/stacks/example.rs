@@ -30,6 +30,16 @@ pub(crate) fn trace_without_names() -> Vec<u8> {
     write(true, "/lib/x.so", [(0, IN_KERNEL, "pipe_read")].into_iter())
 }
 
+/// The trace of [`trace`], with the number of lost stacks.
+#[cfg(test)]
+pub(crate) fn trace_with_losses() -> Vec<u8> {
+    let mut counts = Writer::new(Vec::new());
+    let (time, thread) = (Ticks(60 * MS), (Id(1), Id(1)));
+    let lost = [("stacks", Value::uint(4)), ("lost", Value::uint(7))];
+    counts.instant(time, thread, "fxtrec", "stack_stats", &lost).expect("room");
+    [trace(true), counts.into_inner()].concat()
+}
+
 /// `names`: process, address and name of each function.
 fn write(
     with_stacks: bool,

@@ -149,6 +149,8 @@ pub struct Recorded {
     pub over: Option<u64>,
     /// Whether only some processes have stacks.
     pub of_some: bool,
+    /// The number of stacks that were lost.
+    pub lost: u64,
     /// How many times per second CPUs were sampled; 0 if they were not.
     pub frequency: u64,
     /// Function names by address and, if known, by the module that contains it, since a process may execute another program.
@@ -208,6 +210,9 @@ impl Recorded {
                 self.frequency = frequency.unwrap_or(0);
                 let of = event.args.get("of").map(|of| of.to_string());
                 self.of_some = of.is_some_and(|of| of.trim_matches('"') == backtrace::OF_CHOSEN);
+            }
+            Record::Event(event) if event.category == "fxtrec" && event.name == "stack_stats" => {
+                self.lost += event.args.get("lost").and_then(unsigned).unwrap_or(0);
             }
             Record::Event(event) => {
                 if let Some(waited) = WaitedFor::of(event) {

@@ -354,6 +354,10 @@ fn a_condition_on_a_stack_is_about_the_long_waits_that_have_one() {
     assert_eq!(nameless.collect::<Vec<_>>(), expected);
     let named = judged(&gates[..1], example::trace(true));
     assert_eq!(named[0].0, Finding::Kept);
+    // The wait of 3 ms has no stack.
+    let gate = [r#"blocked.max > 2500us if stack ~ "leaf" and comm ~ "work*""#];
+    assert_eq!(judged(&gate, example::trace(true))[0].0, Finding::Kept);
+    assert_eq!(judged(&gate, example::trace_with_losses())[0].0, Finding::NamesMissing);
     let expected = (Finding::NotRecorded, None, None);
     assert_eq!(judged(&gates, example::trace(false))[0], expected, "nobody recorded stacks");
 }

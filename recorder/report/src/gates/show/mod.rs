@@ -80,7 +80,7 @@ const RECORDS_LOST: &str =
     "applications dropped records, because their buffers were full: spans may be missing";
 
 /// Reports that the names of functions are missing in which the gate could be violated.
-const NAMES_MISSING: &str = "waits in programs whose functions have no names could violate it: fxtrec report --stacks shows them";
+const NAMES_MISSING: &str = "waits without their stacks, or in programs without function names, could violate it: fxtrec report --stacks shows them";
 
 /// The reason why spans took too long, if known.
 fn blame(verdict: &Verdict<'_>) -> Option<String> {
