@@ -23,26 +23,30 @@ def outer(rounds):
         middle(0.003)
 
 
-def cpu_time(process):
-    """The ticks that a recorder and the processes that it reads files with have used."""
+def work(process):
+    """What the threads of a recorder, and of the processes that it reads files with, do: the ticks of CPU that they have used, and how many
+    of them run or are ready to."""
     children = [open(path).read() for path in glob.glob("/proc/%d/task/*/children" % process)]
-    ticks = 0
+    ticks = ready = 0
     for of in [str(process)] + " ".join(children).split():
-        try:
-            name, fields = open("/proc/%s/stat" % of).read().rsplit(")", 1)
-        except OSError:
-            continue  # It has ended.
-        if "(fxtrec" in name:
-            ticks += sum(map(int, fields.split()[11:13]))
-    return ticks
+        for path in glob.glob("/proc/%s/task/*/stat" % of):
+            try:
+                name, fields = open(path).read().rsplit(")", 1)
+            except OSError:
+                continue  # It has ended.
+            fields = fields.split()
+            if "(fxt" in name:
+                ticks += sum(map(int, fields[11:13]))
+                ready += fields[0] in "RD"
+    return ticks, ready
 
 
 def warm_up(recorder):
     # The recorder is busy with the interpreter's files at first.
-    before, now = -100, 0
-    while now - before > 5:
+    before, (now, ready) = -100, (0, 0)
+    while ready or now - before > 5:
         time.sleep(0.5)
-        before, now = now, cpu_time(recorder)
+        before, (now, ready) = now, work(recorder)
 
 
 warm_up(int(sys.argv[2]))

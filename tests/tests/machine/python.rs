@@ -74,7 +74,7 @@ fn each_version_of_python_names_the_functions_in_which_its_threads_wait() {
     assert_eq!(lines.len(), interpreters.len(), "{}", recording.printed);
     for line in lines {
         let [first, second, python] = line[..] else { panic!("{}", recording.printed) };
-        for (thread, last) in [(first, "<module> (blocker.py:52)"), (second, "run (threading.py:")]
+        for (thread, last) in [(first, "<module> (blocker.py:56)"), (second, "run (threading.py:")]
         {
             let own = &stacks[&thread.parse::<u64>().expect("a thread")];
             let wanted = |functions: &[String]| {

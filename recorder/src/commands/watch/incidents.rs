@@ -123,8 +123,11 @@ impl Incident {
             file: file.map(|path| path.display().to_string()),
             incident: &self.explanation,
         };
-        serde_json::to_writer(escape::Json(&mut *out), &line)?;
-        writeln!(out)
+        // In one piece, since COMMAND may print to the same place meanwhile.
+        let mut text = Vec::new();
+        serde_json::to_writer(escape::Json(&mut text), &line)?;
+        text.push(b'\n');
+        out.write_all(&text)
     }
 
     pub(super) fn write_line(&self, file: Option<&Path>, out: &mut dyn Write) -> io::Result<()> {

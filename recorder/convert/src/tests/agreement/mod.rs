@@ -314,7 +314,15 @@ fn throttled_waits_and_absent_cpus_are_shown_wherever_tiles_end() {
     }
 }
 
+/// Each case is written in every form, which takes a hundredth of a second in a debug build.
+fn few() -> ProptestConfig {
+    let usual = ProptestConfig::default();
+    ProptestConfig { cases: usual.cases.div_ceil(4), ..usual }
+}
+
 proptest! {
+    #![proptest_config(few())]
+
     #[test]
     fn report_and_page_tell_the_same_of_who_ran_though_events_were_lost(
         steps in steps(15), tile_events in 1..60_u32,

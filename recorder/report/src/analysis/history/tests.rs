@@ -52,7 +52,7 @@ fn a_stretch_is_shared_out_among_those_who_had_the_cpu_in_it() {
 
 #[test]
 fn what_is_added_up_is_limited_for_each_switch_and_the_rest_is_unknown() {
-    const THREADS: u64 = 100_000;
+    const THREADS: u64 = 10_000;
     // All threads wait from the beginning, and get the CPU one after the other for 1 ns each.
     let mut history = History::default();
     let (mut added, mut unknown) = (0, 0);
