@@ -581,11 +581,11 @@ fn a_script_is_explained_as_a_whole_whatever_waits_in_its_pipelines() {
     if !may_record() {
         return;
     }
-    let pipeline = "seq 1 300000 | sort -R | head -n 100000 | sort -r | tail -n 1";
-    let programs = "seq 1 400000 >numbers; sort -r numbers >sorted; gzip -9 sorted";
+    let pipeline = "seq 1 100000 | sort -R | head -n 30000 | sort -r | tail -n 1";
+    let programs = "seq 1 100000 >numbers; sort -r numbers >sorted; gzip -9 sorted";
     for script in [
         format!("{pipeline}; {pipeline}"),
-        format!("{pipeline}; sleep 0.6; {pipeline}"),
+        format!("{pipeline}; sleep 0.2; {pipeline}"),
         format!("{programs}; true"),
     ] {
         let why = Recorded::of(&["sh", "-c", &script]).explain(&[]);
