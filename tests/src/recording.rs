@@ -9,7 +9,7 @@ use nix::sys::signal::Signal;
 use crate::binary;
 use crate::event::Event;
 use crate::folder::{Done, Folder};
-use crate::machine::{self, Turn};
+use crate::machine::Turn;
 use crate::process::Process;
 use crate::skip::skip;
 use crate::trace::Trace;
@@ -164,18 +164,18 @@ impl Recording {
     }
 }
 
-/// Records the machine with each of these sources at the same time, exclusively, during an activity: returns the sources, the traces
+/// Records the machine with each of these sources at the same time, in this turn, during an activity: returns the sources, the traces
 /// SOURCE.fxt, and fxtrec's messages. A source that is refused here is left out and reported; in CI that is an error.
 ///
 /// # Panics
 /// When a recording does not end successfully.
 pub fn record_by_each(
+    turn: Turn,
     folder: &Folder,
     sources: &[&'static str],
     options: &[&str],
     during: impl FnOnce(&[(&'static str, Ongoing)]),
 ) -> Vec<(&'static str, PathBuf, String)> {
-    let machine = machine::alone();
     let start = |source: &&'static str| {
         let trace = folder.path(format!("{source}.fxt"));
         let started = Ongoing::start(&trace, &[&["--source", source], options].concat());
@@ -189,7 +189,7 @@ pub fn record_by_each(
         (source, trace, said)
     };
     let stopped = ongoing.into_iter().map(stop).collect();
-    machine.give_back();
+    turn.give_back();
     stopped
 }
 

@@ -218,7 +218,7 @@ fn a_thread_whose_quota_is_used_up_is_throttled_for_as_long_as_its_group_says() 
         return skip("no cgroup may have a quota here");
     };
     let before = quota.throttled();
-    let Some(recording) = record_machine(machine::alone(), &["--source", "bpf"], || {
+    let Some(recording) = record_machine(machine::quiet(), &["--source", "bpf"], || {
         quota.run(&[WORKLOAD, "slices", "2", "70"]);
     }) else {
         return;

@@ -26,7 +26,7 @@ fn a_late_wake_up_fails_its_gate_which_names_who_had_the_cpu() {
     if !may_record() {
         return;
     }
-    let machine = machine::alone();
+    let machine = machine::quiet();
     let folder = Folder::new();
     let summary = folder.path("summary.md");
     let mut fxtrec = binary::command();
@@ -57,7 +57,7 @@ fn gates_that_are_kept_let_the_build_pass() {
     if !may_record() {
         return;
     }
-    let _machine = machine::alone();
+    let _machine = machine::quiet();
     let folder = Folder::new();
     let gates = [
         "--fail-if",
@@ -101,7 +101,6 @@ fn too_few_values_fail_or_pass_as_asked() {
     if !may_record() {
         return;
     }
-    let _machine = machine::alone();
     let folder = Folder::new();
     let gate = ["--fail-if", "wakeup.p99 > 1h if comm = 'latecomer'"];
     let command = [WORKLOAD, "late", "3", "2"];
@@ -153,7 +152,7 @@ fn a_trace_that_goes_into_a_pipe_is_judged_too_and_a_report_says_the_same_later(
     if !may_record() {
         return;
     }
-    let machine = machine::alone();
+    let machine = machine::quiet();
     let folder = Folder::new();
     let script = format!(
         "{} -o - --fail-if '{LATE_GATE}' -- {} > >(cat > t.fxt); status=$?; wait $!; exit $status",

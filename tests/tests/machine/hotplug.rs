@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use fxtrec_tests::folder::Folder;
 use fxtrec_tests::hotplug::Pluggable;
+use fxtrec_tests::machine;
 use fxtrec_tests::programs::succeed;
 use fxtrec_tests::recording::record_by_each;
 use fxtrec_tests::root::may_record;
@@ -91,12 +92,13 @@ fn a_cpu_that_comes_back_is_recorded_at_once_and_what_was_not_seen_is_a_gap_ther
     let Some(pluggable) = Pluggable::find() else { return };
     let folder = Folder::new();
     let (sources, mut episodes) = (["bpf", "perf", "ftrace"], None);
-    let stopped = record_by_each(&folder, &sources, &["--ring-size", "8M"], |_| {
-        run(Some(pluggable.cpu));
-        // Shorter and longer than the interval at which lists of CPUs are compared.
-        let short = episode(&pluggable, Duration::from_millis(100));
-        episodes = Some((short, episode(&pluggable, Duration::from_millis(1500))));
-    });
+    let stopped =
+        record_by_each(machine::alone(), &folder, &sources, &["--ring-size", "8M"], |_| {
+            run(Some(pluggable.cpu));
+            // Shorter and longer than the interval at which lists of CPUs are compared.
+            let short = episode(&pluggable, Duration::from_millis(100));
+            episodes = Some((short, episode(&pluggable, Duration::from_millis(1500))));
+        });
     let (short, long) = episodes.expect("just done");
     for (source, path, said) in stopped {
         let trace = Trace::read(&path);

@@ -46,7 +46,7 @@ fn a_recorder_that_was_stopped_says_so() {
     }
     let folder = Folder::new();
     let sources = ["bpf", "perf", "ftrace"];
-    let stopped = record_by_each(&folder, &sources, &SMALL, |recorders| {
+    let stopped = record_by_each(machine::quiet(), &folder, &sources, &SMALL, |recorders| {
         // The first data is the head of the trace, which does not show that the file is being read.
         much_happens();
         for source in sources {
@@ -124,7 +124,7 @@ fn an_output_that_takes_nothing_is_named() {
     if !may_record() {
         return;
     }
-    let machine = machine::alone();
+    let machine = machine::quiet();
     let folder = Folder::new();
     let fifo = folder.path("fifo");
     mkfifo(&fifo, Mode::S_IRUSR | Mode::S_IWUSR).expect("a fifo");
@@ -231,7 +231,7 @@ fn while_much_happens_the_capture_thread_is_a_real_time_one_and_command_is_not()
     if !may_record() {
         return;
     }
-    let _alone = machine::alone();
+    let _turn = machine::quiet();
     let folder = Folder::new();
     let mut command = binary::command();
     command.arg("-o").arg(folder.path("t.fxt")).arg("--");

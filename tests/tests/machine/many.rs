@@ -60,7 +60,7 @@ fn what_full_lanes_lose_is_counted_for_each_cpu() {
         return;
     }
     for threads in ["1", "4"] {
-        let machine = machine::alone();
+        let machine = machine::quiet();
         let folder = Folder::new();
         let limit = ["--nofile=1024:"];
         let options = ["--ring-size", "64K", "--capture-threads", threads];

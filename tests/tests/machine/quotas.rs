@@ -32,9 +32,10 @@ fn every_source_counts_for_how_long_a_quota_stopped_its_cgroup() {
         return skip("no cgroup may have a quota here");
     };
     let (folder, before) = (Folder::new(), quota.throttled());
-    let stopped = record_by_each(&folder, &["perf", "ftrace", "bpf"], &[], |_| {
-        quota.run(&[WORKLOAD, "slices", "2", "30"]);
-    });
+    let stopped =
+        record_by_each(machine::quiet(), &folder, &["perf", "ftrace", "bpf"], &[], |_| {
+            quota.run(&[WORKLOAD, "slices", "2", "30"]);
+        });
     let counted = quota.throttled() - before;
     assert!(counted > 200_000_000, "the quota is used up again and again: {counted} ns");
     for (source, path, said) in stopped {
@@ -190,7 +191,7 @@ fn a_quota_changes_nothing_of_the_waits_of_threads_outside_of_it() {
     if !may_record() {
         return;
     }
-    let machine = machine::alone();
+    let machine = machine::quiet();
     let Some(quota) = Quota::new("inside", 20_000) else {
         return skip("no cgroup may have a quota here");
     };
@@ -267,7 +268,7 @@ fn a_wait_that_a_quota_prolongs_fires_a_trigger_on_it_and_says_where_none_can() 
         let trigger = ["--trigger", "throttled > 20ms", "--after", "100ms", "-o", "t.fxt", "--"];
         let mut all: Vec<&str> = options.into_iter().chain(trigger).collect();
         all.extend(words.iter().map(String::as_str));
-        let machine = machine::alone();
+        let machine = machine::quiet();
         let said = folder.fxtrec(all).expect(0).stderr;
         machine.give_back();
         let snapshot = folder.path("t.1.fxt");

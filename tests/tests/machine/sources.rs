@@ -28,7 +28,8 @@ const AROUND: usize = 12;
 /// Records the machine with each of these sources while something happens, and reads the traces.
 fn record_by_each(sources: &[&'static str], during: impl FnOnce()) -> Vec<(&'static str, Trace)> {
     let folder = Folder::new();
-    let stopped = recording::record_by_each(&folder, sources, &["-q"], |_| during());
+    let stopped =
+        recording::record_by_each(machine::alone(), &folder, sources, &["-q"], |_| during());
     let read = |(source, path, said): (&'static str, PathBuf, String)| {
         (source, Recording::read(&path, String::new(), format!("{source}: {said}")).trace)
     };
@@ -354,7 +355,7 @@ fn what_attaching_disturbs_is_in_front_of_the_trace() {
     }
     let folder = Folder::new();
     for (source, last) in [("bpf", "bpf"), ("perf", "perf_event_open")] {
-        let machine = machine::alone();
+        let machine = machine::quiet();
         let inner = folder.text(&format!("{source}.fxt"));
         let mut outer = binary::command();
         outer.args(["-q", "--scope", "app", "--syscalls=bpf,perf_event_open,ioctl"]);

@@ -450,7 +450,7 @@ fn what_was_lost_is_as_many_events_as_the_kernel_counted_and_the_trace_lacks() {
         return;
     }
     for source in ["perf", "bpf"] {
-        let machine = machine::alone();
+        let machine = machine::quiet();
         let folder = Folder::new();
         let options = ["--source", source, "--ring-size", "64K"];
         let started = Ongoing::start(&folder.path("t.fxt"), &options);
