@@ -314,8 +314,10 @@ fn disagreement(facts: &[Facts], at: usize, set: Set) -> Option<String> {
         Some(_) => format!("although their kernels say at most {}", seconds(known)),
         None => "error unknown: at least one recording has no clock error".to_owned(),
     };
-    let apart = seconds(apart);
-    Some(format!("warning: the wall clocks differ from that by {apart}, {said}"))
+    let (apart, ahead) = (seconds(apart), (i128::from(set.offset.nanos) - by_wall) as f64 / 1e9);
+    Some(format!(
+        "warning: the wall clocks differ from that by {apart}, {said}; without --sync, --offset={ahead}s corrects them"
+    ))
 }
 
 /// Rejects an alignment that puts a message before its sending by more than the stated error of the clocks.

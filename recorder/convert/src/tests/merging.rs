@@ -176,7 +176,7 @@ fn wall_clocks_that_messages_contradict_are_warned_of() {
         trace.extend(recording_with_flows(0, begins, ends));
         trace
     };
-    let notes = |wall| {
+    let notes = |wall, offset: Option<i64>| {
         let recordings = [
             with_wall(0, &[(1_000, 1)], &[(1_900, 2)]),
             with_wall(wall, &[(1_800, 2)], &[(1_040, 1)]),
@@ -184,18 +184,27 @@ fn wall_clocks_that_messages_contradict_are_warned_of() {
         let sources = [0, 1].map(|at| {
             let path = folder.path().join(format!("{at}.fxt"));
             std::fs::write(&path, &recordings[at]).expect("room");
-            Source { path, offset: None }
+            Source { path, offset: offset.filter(|_| at == 1) }
         });
-        let how = How { sync: Some(crate::sync::Messages::Flows), ..How::default() };
+        let sync = offset.is_none().then_some(crate::sync::Messages::Flows);
+        let how = How { sync, ..How::default() };
         merge(&sources, &how, &mut Vec::new()).expect("messages both ways").notes().to_vec()
     };
     // Messages permit -100 to 40: the middle is 30 below the true offset, and wrong by at most 70.
-    assert_eq!(notes(30).len(), 1);
-    let warned = notes(-5_000);
+    assert_eq!(notes(30, None).len(), 1);
+    let warned = notes(-5_000, None);
     assert!(
         warned[1].contains("warning: the wall clocks differ from that by 0.000005030 s"),
         "{warned:?}"
     );
+    assert!(
+        warned[1].ends_with("; without --sync, --offset=-0.00000503s corrects them"),
+        "{warned:?}"
+    );
+    // With that offset, the clock is as far behind as by the messages.
+    let corrected = notes(-5_000, Some(-5_030));
+    let clock = |notes: &[String]| notes[0].split_once("'s").expect("the clock").0.to_owned();
+    assert_eq!(clock(&corrected), clock(&warned));
 }
 
 #[test]
