@@ -197,6 +197,17 @@ fn place(text: &str) -> Option<(&str, &str, &str)> {
     is_line.then_some((function, file, line))
 }
 
+/// What a trigger tests, and the rest of its expression: `runqueue > 2ms if` and ` cgroup = "/a"`, or `span` and `("app:request") > 20ms`.
+fn divided(expression: &str) -> (&str, &str) {
+    const IF: &str = " if";
+    let tested = expression.find(" if ").map_or(expression.len(), |at| at + IF.len());
+    let is_word = |c: char| c.is_ascii_alphanumeric() || c == '_';
+    match expression[..tested].contains(['"', '\'', '(']) {
+        true => expression.split_at(expression.find(|c| !is_word(c)).unwrap_or(0)),
+        false => expression.split_at(tested),
+    }
+}
+
 /// The pseudonyms of one run. They are generated with a random key, so that a name cannot be found by guessing.
 #[derive(Debug)]
 pub(crate) struct Redactor {
@@ -221,6 +232,14 @@ impl Redactor {
             let (function, file) =
                 (other.as_deref().unwrap_or(function), other_file.as_deref().unwrap_or(file));
             return is_other.then(|| format!("{function} ({file}:{line})"));
+        }
+        if let Role::Value { key: "expression", .. } = role
+            && secret == Secret::Args
+            && of_fxtrec
+        {
+            // What the trigger tests stays: without it, the delay that fired it would be taken for another kind.
+            let (tested, rest) = divided(text);
+            return self.replacement(secret, rest).map(|rest| format!("{tested} {rest}"));
         }
         self.replacement(secret, text)
     }

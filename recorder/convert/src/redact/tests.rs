@@ -35,6 +35,11 @@ fn trace() -> Vec<u8> {
         ("release", Value::Str(Text::Inline("6.18"))),
     ];
     trace.instant(Ticks(1), THREAD, "fxtrec", "trace_info", &args).expect("room");
+    for expression in ["runqueue > 2ms if cgroup = 'secret'", "span('secret') > 2ms", "turn > 3ms"]
+    {
+        let args = [("expression", Value::Str(Text::Inline(expression)))];
+        trace.instant(Ticks(1), THREAD, "fxtrec", "snapshot_info", &args).expect("room");
+    }
     let home =
         [Arg::new(Text::Inline("process"), Value::Koid(Koid(7))), string("cgroup", "/secret/a")];
     let objects = [
@@ -139,6 +144,9 @@ fn nothing_that_only_the_owner_knows_is_in_what_is_shared() {
         "do_exit",
         "[vdso]",
         "prev_state",
+        "runqueue > 2ms if arg-",
+        "span arg-",
+        "turn > 3ms",
     ] {
         assert!(has(&shared, text), "{text}");
     }
