@@ -276,7 +276,8 @@ fn timed_out(error: io::Error) -> io::Error {
 }
 
 /// Makes this process the worker `name`, which answers until the recorder closes its socket. It ends if it and the abandoned workers before
-/// it need more than `memory` bytes, and when the thread that started it ends. It is the first process that the kernel kills if memory is short.
+/// it need more than `memory` bytes, and when the thread that started it ends. It is the first process that the kernel kills if memory is
+/// short.
 ///
 /// # Errors
 /// When the recorder has ended, or this is not a worker.

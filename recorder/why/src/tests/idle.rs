@@ -201,7 +201,11 @@ fn a_wait_for_a_thread_that_is_idle_itself_is_no_incident() {
     assert_eq!(ask(&pool(100), &of).is_unusual, Some(true));
     let why = ask(&pool(200_000), &Query::default());
     assert_eq!(why.is_unusual, Some(true), "{}", why.sentence);
-    assert!(why.sentence.contains(", which ran for 20"), "{}", why.sentence);
+    assert!(
+        why.sentence.contains("until woken by server[202], which ran for 20"),
+        "{}",
+        why.sentence
+    );
 }
 
 /// A main thread works all the time and hands work to a `compiler`, which waits for it: once for 30 ms. If `answers`, the main thread waits

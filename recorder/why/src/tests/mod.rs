@@ -1,5 +1,6 @@
 //! Handmade scenes with a known cause.
 
+mod advice;
 mod idle;
 mod partners;
 mod parts;
