@@ -389,6 +389,8 @@ impl Stacks {
         encoder: &mut Encoder<L>,
         ended: Nanos,
     ) -> Result<(Counts, Explanation), Closed> {
+        // Nothing waits for the end of the last file.
+        self.named.cut_short(false);
         self.stop.stop();
         self.boost.raise_permanently();
         let early = std::mem::take(&mut self.early);

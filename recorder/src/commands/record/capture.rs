@@ -280,13 +280,18 @@ impl Capture {
             return Ok(());
         }
         stacks.look_ahead();
-        let until = Instant::now() + stacks::NAMING;
+        let (begun, mut is_cut_short) = (Instant::now(), false);
         loop {
             let is_all = stacks.round(&mut self.encoder, ended, pieces.room_for_stacks())?;
             self.encoder.lanes().commit();
-            // If that takes too long, the rest is written to the last file, or lost.
-            if is_all && !stacks.is_looking_ahead() || Instant::now() >= until {
+            let spent = begun.elapsed();
+            // The rest is written to the last file only if the output takes nothing.
+            if is_all && !stacks.is_looking_ahead() || spent >= 2 * stacks::NAMING {
                 return Ok(());
+            }
+            if spent >= stacks::NAMING && !is_cut_short {
+                stacks.stop_looking_ahead();
+                is_cut_short = true;
             }
             let (engine, encoder, source) = (&self.engine, &mut self.encoder, &*self.source);
             let (providers, stacks) = (self.providers.as_ref(), Some(&mut *stacks));
