@@ -118,6 +118,8 @@ pub struct Roster {
 struct Process {
     name: Box<str>,
     cgroup: Option<Box<str>>,
+    /// Whether it was in another cgroup before.
+    moved: bool,
     host: Option<Box<str>>,
 }
 
@@ -174,13 +176,16 @@ impl Roster {
         let (cgroup, host): (Option<Box<str>>, Option<Box<str>>) =
             (cgroup.map(Into::into), host.map(Into::into));
         let known = self.processes.remove(&object.koid.0);
-        let (known_cgroup, known_host) = known.map_or((None, None), |it| (it.cgroup, it.host));
+        let (known_cgroup, known_host, moved) =
+            known.map_or((None, None, false), |it| (it.cgroup, it.host, it.moved));
+        let moved = moved || !is_told && is_new_cgroup && known_cgroup.is_some();
         // Programs know only their names.
         let (cgroup, host) = match is_told {
             true => (known_cgroup.or(cgroup), known_host.or(host)),
             false => (cgroup.or(known_cgroup), host.or(known_host)),
         };
-        self.processes.insert(object.koid.0, Process { name: object.name.into(), cgroup, host });
+        let name = object.name.into();
+        self.processes.insert(object.koid.0, Process { name, cgroup, moved, host });
     }
 
     /// Names a thread; `is_told` if a program reported the name.
@@ -215,7 +220,12 @@ impl Roster {
         self.processes.get(&koid).map(|process| &*process.name)
     }
 
-    /// The path of the process's cgroup, if known.
+    /// The path of the cgroup that the process was in all the time, if known.
+    pub fn only_cgroup(&self, koid: u64) -> Option<&str> {
+        self.processes.get(&koid).filter(|it| !it.moved)?.cgroup.as_deref()
+    }
+
+    /// The path of the process's last cgroup, if known.
     pub fn cgroup(&self, koid: u64) -> Option<&str> {
         self.processes.get(&koid)?.cgroup.as_deref()
     }

@@ -16,6 +16,7 @@ use std::fs::Metadata;
 use std::hash::{Hash, Hasher};
 use std::io::Write;
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 use fxt_format::limits::WORD_BYTES;
 use fxt_reader::record::{Arg, Event, EventKind, Value};
@@ -26,7 +27,8 @@ use fxt_writer::record::{
 use fxt_writer::{WriteError, Writer};
 use fxtrec_kernel::progress::Progress;
 use fxtrec_units::convention::{FIRST_CPU, HOST_CPUS};
-use fxtrec_units::text::noun;
+use fxtrec_units::escape;
+use fxtrec_units::text::{noun, short};
 use rustc_hash::{FxHashMap, FxHashSet, FxHasher};
 
 use super::copy::{Translate, copy};
@@ -34,7 +36,7 @@ use super::error::ConvertError;
 use super::redact::{self, Redacting, Redactor};
 use super::report::Report;
 use super::shared::Shared;
-use super::sync::{self, Ends, Messages, Set};
+use super::sync::{self, End, Ends, Messages, Set};
 use super::tef::ids_are_local;
 use super::traces;
 
@@ -225,6 +227,9 @@ pub(crate) fn merge_as(
         }
     }
     refuse_reversed(&paths, &ends, &translations, &set)?;
+    if let Some(messages) = &how.sync {
+        slowest(messages, &ends, &facts, &translations, &mut report);
+    }
     let mut lanes = Vec::with_capacity(sources.len());
     for (source, translation) in sources.iter().zip(translations) {
         lanes.push(Lane::open(&source.path, &second, translation, redactor)?);
@@ -318,6 +323,46 @@ fn disagreement(facts: &[Facts], at: usize, set: Set) -> Option<String> {
     Some(format!(
         "warning: the wall clocks differ from that by {apart}, {said}; without --sync, --offset={ahead}s corrects them"
     ))
+}
+
+/// Reports the slowest request, and how `why` explains it on both machines.
+fn slowest(
+    messages: &Messages,
+    ends: &[&Ends],
+    facts: &[Facts],
+    plans: &[Translation],
+    report: &mut Report,
+) {
+    let requests = sync::requests(ends);
+    let Some(first) = requests.first() else { return };
+    let median = requests[requests.len() / 2].length();
+    let nanos = |length| short(Duration::from_nanos(length));
+    report.note(format!(
+        "slowest of {} {}: {} took {}, the median {}",
+        requests.len(),
+        noun(requests.len() as u64, "request", "requests"),
+        messages.name(&first.key),
+        nanos(first.length()),
+        nanos(median)
+    ));
+    let mut explain = |at: usize, (from, to): (End, End)| {
+        let (plan, facts) = (&plans[at], &facts[at]);
+        let koid = plan.koid(Koid(from.thread)).0;
+        let id = if facts.host.is_some() { koid & ((1 << ID_BITS) - 1) } else { koid };
+        let host = plan.host.as_ref().map(|host| format!("@{host}")).unwrap_or_default();
+        let [from, to] = [from, to].map(|end| plan.time(Nanos(end.time)));
+        let times = format!("--from {} --to {}", decimal(from.0), decimal(to.0));
+        report.note(format!("  fxtrec why FILE --thread {id}{} {times}", escape::line(&host)));
+    };
+    explain(first.client, (first.sent, first.answered));
+    if let Some(replied) = first.replied {
+        explain(first.server, (first.received, replied));
+    }
+}
+
+/// Seconds, as options take them.
+fn decimal(nanos: u64) -> String {
+    format!("{}.{:09}", nanos / 1_000_000_000, nanos % 1_000_000_000)
 }
 
 /// Rejects an alignment that puts a message before its sending by more than the stated error of the clocks.

@@ -118,7 +118,8 @@ pub struct Part {
     pub tenant: Option<&'static str>,
     /// The thread that had the CPU or, for `blocked`, that ended it.
     pub thread: Option<Who>,
-    /// For `throttled`.
+    /// For `throttled`, the cgroup with the quota. For `waiting`, the cgroup of the thread that had the CPU, if the waiting thread is in
+    /// another.
     pub cgroup: Option<String>,
     /// For `blocked`, what the thread waited for.
     pub class: Option<&'static str>,
@@ -139,6 +140,8 @@ pub struct Part {
 pub struct Share {
     pub tenant: &'static str,
     pub thread: Option<Who>,
+    /// The thread's cgroup, if the thread that waited is in another.
+    pub cgroup: Option<String>,
     pub ns: u64,
 }
 

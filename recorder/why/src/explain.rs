@@ -62,10 +62,17 @@ impl Names<'_> {
         roster.koids().any(is_one)
     }
 
-    /// The last known cgroup of the thread's process.
+    /// The cgroup of the thread's process, unless that has moved.
     pub(crate) fn cgroup_of(&self, thread: Index) -> Option<&str> {
         let roster = &self.tracker.roster;
-        roster.cgroup(roster.process(roster.koid(thread))?)
+        roster.only_cgroup(roster.process(roster.koid(thread))?)
+    }
+
+    /// The cgroup of a thread that had a CPU, if it is neither that of the thread that waited for it nor the root, as for kernel threads.
+    pub(crate) fn other_cgroup(&self, tenant: Tenant, waiter: Index) -> Option<&str> {
+        let Tenant::Thread(thread) = tenant else { return None };
+        let (own, other) = (self.cgroup_of(waiter)?, self.cgroup_of(thread)?);
+        (own != other && other != "/").then_some(other)
     }
 
     /// Whether the thread belongs to the recorder.
@@ -571,7 +578,11 @@ fn tell(choice: &Choice, frame: &Frame, meanwhile: &Meanwhile, names: &Names<'_>
             .longest
             .iter()
             .filter(|it| it.1 > 0)
-            .map(|&(thread, ns, _)| Share { tenant: "thread", thread: Some(names.who(thread)), ns })
+            .map(|&(thread, ns, _)| {
+                let cgroup = names.other_cgroup(Tenant::Thread(thread), frame.thread);
+                let (thread, cgroup) = (Some(names.who(thread)), cgroup.map(str::to_owned));
+                Share { tenant: "thread", thread, cgroup, ns }
+            })
             .collect(),
         recorder_ns: behind(frame, |thread| names.is_recorder(thread)),
         blame: blame(frame, names),
@@ -594,10 +605,10 @@ fn tenant_name(tenant: Tenant) -> &'static str {
 /// The parts of a thread's own time, the longest first.
 pub(crate) fn blame(frame: &Frame, names: &Names<'_>) -> Vec<Part> {
     let sums = parts::sums(frame, |blocked| names.class(blocked));
-    sums.into_iter().map(|(key, sum)| part(&key, sum, names)).collect()
+    sums.into_iter().map(|(key, sum)| part(&key, sum, frame.thread, names)).collect()
 }
 
-fn part(key: &Key, (ns, times): (u64, u64), names: &Names<'_>) -> Part {
+fn part(key: &Key, (ns, times): (u64, u64), waiter: Index, names: &Names<'_>) -> Part {
     let mut part = Part {
         part: "",
         ns,
@@ -620,6 +631,7 @@ fn part(key: &Key, (ns, times): (u64, u64), names: &Names<'_>) -> Part {
         Key::Waiting(tenant) => {
             part.part = "waiting";
             part.tenant = Some(tenant_name(*tenant));
+            part.cgroup = names.other_cgroup(*tenant, waiter).map(str::to_owned);
             if let Tenant::Thread(thread) = tenant {
                 part.thread = Some(names.who(*thread));
             }
@@ -657,17 +669,17 @@ fn links(frame: &Frame, names: &Names<'_>) -> Vec<Link> {
     let mut links = Vec::new();
     frame.leaves(&mut |path: &[Index], step: &Step| {
         let thread = path.last().copied().unwrap_or(frame.thread);
-        links.push(link(step, path.len() - 1, names.who(thread), names));
+        links.push(link(step, path.len() - 1, thread, names));
     });
     links
 }
 
-fn link(step: &Step, depth: usize, thread: Who, names: &Names<'_>) -> Link {
+fn link(step: &Step, depth: usize, index: Index, names: &Names<'_>) -> Link {
     let mut link = Link {
         from_ns: step.from,
         to_ns: step.to,
         depth,
-        thread,
+        thread: names.who(index),
         state: "",
         cpu: None,
         cpu_name: None,
@@ -713,11 +725,12 @@ fn link(step: &Step, depth: usize, thread: Who, names: &Names<'_>) -> Link {
                         Tenant::Thread(thread) => Some(names.who(thread)),
                         _ => None,
                     },
+                    cgroup: names.other_cgroup(tenant, index).map(str::to_owned),
                     ns,
                 })
                 .collect();
             if rest > 0 {
-                link.tenants.push(Share { tenant: "others", thread: None, ns: rest });
+                link.tenants.push(Share { tenant: "others", thread: None, cgroup: None, ns: rest });
             }
         }
         What::Throttled { cgroup } => {

@@ -3,7 +3,7 @@
 //! The activity of a thread in an interval is summed up, and the sentence names the largest sum. If the thread was mostly blocked, and one
 //! thread ended most of that time, the sentence also describes the activity of that thread in that time.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use fxt_reader::Koid;
@@ -118,6 +118,7 @@ struct Sums<'a> {
     irq: u64,
     waited: u64,
     woken: u64,
+    waiters: BTreeSet<Index>,
     cpus: FxHashMap<u16, u64>,
     tenants: FxHashMap<Tenant, u64>,
     throttled: u64,
@@ -144,6 +145,7 @@ impl<'a> Sums<'a> {
                 }
                 What::Waited { cpu, woken, shares } => {
                     sums.waited += length;
+                    sums.waiters.insert(thread);
                     sums.woken += if woken.is_some() { length } else { 0 };
                     *sums.cpus.entry(cpu.0).or_default() += length;
                     for &(tenant, nanos) in shares {
@@ -297,7 +299,7 @@ impl<'a> Sums<'a> {
         let largest = tenants.first().map(|it| it.0);
         match largest {
             Some(Tenant::Thread(_)) => {
-                let by = antagonists(&tenants, threads, names);
+                let by = antagonists(&tenants, threads, &self.waiters, names);
                 match self.woken > self.waited / 2 {
                     true => Clause {
                         passive: false,
@@ -321,7 +323,7 @@ impl<'a> Sums<'a> {
                     ),
                     _ => format!(
                         "waited {length} for {cpu}: {} ran on it for {}, and threads outside the scope of the recording for {}",
-                        antagonists(&tenants, threads, names),
+                        antagonists(&tenants, threads, &self.waiters, names),
                         nanos(threads),
                         nanos(tenants[0].1)
                     ),
@@ -345,8 +347,21 @@ impl<'a> Sums<'a> {
     }
 }
 
-/// The threads that had the CPU, as text.
-fn antagonists(tenants: &[(Tenant, u64)], threads: u64, names: &Names<'_>) -> String {
+/// Threads, with the cgroup that they are in, if this is another one than that of the thread that they disturb.
+pub(crate) fn in_cgroup(threads: String, cgroup: Option<&str>) -> String {
+    match cgroup {
+        Some(cgroup) => format!("{threads} (cgroup {})", fxtrec_units::escape::line(cgroup)),
+        None => threads,
+    }
+}
+
+/// The threads that had the CPU for which `waiters` waited, as text.
+fn antagonists(
+    tenants: &[(Tenant, u64)],
+    threads: u64,
+    waiters: &BTreeSet<Index>,
+    names: &Names<'_>,
+) -> String {
     let all: Vec<(Index, u64)> = tenants
         .iter()
         .filter_map(|&(tenant, length)| match tenant {
@@ -365,7 +380,23 @@ fn antagonists(tenants: &[(Tenant, u64)], threads: u64, names: &Names<'_>) -> St
     let all: Vec<(Index, u64)> = all.into_iter().filter(|it| stand_in(it.0).is_none()).collect();
     let worth = all.iter().take_while(|it| it.1 >= threads / 10).count();
     let worth = worth.clamp(usize::from(kinds.is_empty()), MOST_NAMED).min(all.len());
-    let mut named: Vec<String> = all[..worth].iter().map(|it| party(&names.who(it.0))).collect();
+    let cgroup = |thread: Index| {
+        let mut waiters = waiters.iter();
+        let of = |waiter: &Index| names.other_cgroup(Tenant::Thread(thread), *waiter);
+        let first = waiters.next().and_then(of)?;
+        waiters.all(|waiter| of(waiter).is_some()).then_some(first)
+    };
+    let cgroups: Vec<Option<&str>> = all[..worth].iter().map(|it| cgroup(it.0)).collect();
+    let of_all =
+        cgroups.first().copied().flatten().filter(|it| cgroups.iter().all(|of| *of == Some(*it)));
+    let mut named: Vec<String> = Vec::new();
+    for ((thread, _), cgroup) in all[..worth].iter().zip(&cgroups) {
+        let cgroup = cgroup.filter(|_| of_all.is_none());
+        named.push(in_cgroup(party(&names.who(*thread)), cgroup));
+    }
+    if let Some(last) = named.pop() {
+        named.push(in_cgroup(last, of_all));
+    }
     named.extend(kinds.iter().map(|&kind| kind.to_owned()));
     // Parts that are too small to matter are not causes.
     let rest: u64 = all[worth..].iter().map(|it| it.1).sum();
@@ -783,7 +814,10 @@ fn critical_path(who: &str, frame: &Frame, names: &Names<'_>) -> String {
         tenants.iter().filter(|it| matches!(it.0, Tenant::Thread(_))).map(|it| it.1).sum();
     for (what, length) in rest {
         let by = match what == WAITED && threads > 0 {
-            true => format!(" while {} ran", antagonists(&tenants, threads, names)),
+            true => {
+                let waiters = BTreeSet::from([frame.thread]);
+                format!(" while {} ran", antagonists(&tenants, threads, &waiters, names))
+            }
             false => String::new(),
         };
         told.push((length, format!("{what}{by}")));

@@ -8,7 +8,7 @@ use fxtrec_units::lock_kind::LockKind;
 use fxtrec_units::text::{counted, percent, some, wall_time};
 
 use crate::answer::{Answer, Explanation, Interrupt, Link, Part, Request, Share, Trace, Wait, Who};
-use crate::sentence::{OUTSIDE, nanos, party};
+use crate::sentence::{OUTSIDE, in_cgroup, nanos, party};
 use crate::{Reason, seconds};
 
 /// The recorder's own time is shown if it is at least this share of the interval.
@@ -268,7 +268,12 @@ fn describe(part: &Part) -> String {
                 .to_owned()
         }
         "waiting" => match (part.tenant, &part.thread) {
-            (Some("thread"), Some(who)) => format!("waiting for a CPU while {} ran", party(who)),
+            (Some("thread"), Some(who)) => {
+                format!(
+                    "waiting for a CPU while {} ran",
+                    in_cgroup(party(who), part.cgroup.as_deref())
+                )
+            }
             (Some("idle"), _) => "waiting for a CPU that was idle".to_owned(),
             (Some("out_of_scope"), _) => {
                 "waiting for a CPU whose occupant is outside the scope".to_owned()
@@ -442,7 +447,7 @@ fn shares(tenants: &[Share]) -> String {
     let mut words: Vec<String> = Vec::new();
     for share in tenants.iter().take(MOST_SHARES) {
         let who = match (&share.thread, share.tenant) {
-            (Some(who), _) => party(who),
+            (Some(who), _) => in_cgroup(party(who), share.cgroup.as_deref()),
             (None, "idle") => "idle".to_owned(),
             (None, "out_of_scope") => "out of scope".to_owned(),
             (None, "others") => "others".to_owned(),

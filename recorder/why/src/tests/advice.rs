@@ -56,6 +56,40 @@ fn a_hog_in_another_cgroup_is_not_to_be_reniced() {
 }
 
 #[test]
+fn who_had_the_cpu_is_named_with_its_cgroup_if_that_is_another_one_and_certain() {
+    let explain = |cgroups: [&[&str]; 3]| {
+        let mut scene = Scene::of_command(ALL, 100);
+        for (koid, name, list) in
+            [(100, "victim", cgroups[0]), (201, "hog", cgroups[1]), (301, "other", cgroups[2])]
+        {
+            list.iter().for_each(|cgroup| drop(scene.name_in(koid, name, Some(cgroup))));
+        }
+        scene.switch(1_000, 0, 0, Leaves::R, 100);
+        scene.switch(2_000, 0, 100, Leaves::R, 201).switch(30_000, 0, 201, Leaves::R, 301);
+        scene.switch(52_000, 0, 301, Leaves::R, 100);
+        scene.switch(53_000, 0, 100, Leaves::S, 0);
+        scene.end(100_000);
+        ask(&scene, &Query::default())
+    };
+    let sentence = |cgroups| explain(cgroups).sentence;
+    let batch: &[&str] = &["/batch"];
+    let all = sentence([&["/web"], batch, batch]);
+    assert!(all.contains("by hog[201] and other[301] (cgroup /batch)"), "{all}");
+    let each = sentence([&["/web"], batch, &["/c"]]);
+    assert!(each.contains("by hog[201] (cgroup /batch) and other[301] (cgroup /c)"), "{each}");
+    // Its own cgroup, and one that moved meanwhile.
+    let none = sentence([&["/web"], &["/web"], &["/batch", "/c"]]);
+    assert!(none.contains("by hog[201] and other[301]"), "{none}");
+    assert!(!none.contains("cgroup"), "{none}");
+    let why = explain([&["/web"], batch, &["/"]]);
+    let of_parts: Vec<_> = why.blame.iter().filter_map(|it| it.cgroup.as_deref()).collect();
+    assert_eq!(of_parts, ["/batch"]);
+    let shares = why.chain.iter().flat_map(|link| &link.tenants);
+    let of_shares: Vec<_> = shares.map(|it| (it.ns, it.cgroup.as_deref())).collect();
+    assert_eq!(of_shares, [(28_000_000, Some("/batch")), (22_000_000, None)]);
+}
+
+#[test]
 fn in_merged_recordings_the_peer_of_a_socket_is_to_be_asked_about() {
     let mut scene = Scene::of_command(ALL, 100);
     scene.name_on(101, "client", "web-1").name_on(201, "server", "db-1");
