@@ -45,7 +45,7 @@ fn main() -> Outcome {
         .map(PathBuf::from)
         .collect::<Vec<_>>()
         .try_into()
-        .map_err(|_| "say where to write the traces: every_record OUT.fxt REFUSED.fxt")?;
+        .map_err(|_| "usage: every_record OUT.fxt REFUSED.fxt")?;
     fs::write(sound, every_record()?)?;
     fs::write(refused, often_refused()?)?;
     Ok(())

@@ -93,13 +93,13 @@ impl Default for Config {
 #[non_exhaustive]
 pub enum ConfigError {
     /// There is no room for a header and buffers.
-    #[error("{bytes} bytes are too few for an engine; give it at least {MIN_BYTES}, better 64 KiB")]
+    #[error("{bytes} bytes are too few for an engine; use at least {MIN_BYTES}, preferably 64 KiB or more")]
     TooSmall {
         /// The requested number of bytes.
         bytes: usize,
     },
     /// Offsets in a buffer do not fit their field.
-    #[error("{bytes} bytes are too many for an engine; give it at most {MAX_BYTES}")]
+    #[error("{bytes} bytes are too many for an engine; use at most {MAX_BYTES}")]
     TooLarge {
         /// The requested number of bytes.
         bytes: usize,

@@ -174,7 +174,7 @@ pub struct CtlSnapshotArgs {
     /// Output file, `-` for a pipe [default: snapshot.fxt]
     #[arg(short, long, value_name = "FILE")]
     pub output: Option<PathBuf>,
-    /// Ask this running `fxtrec --mode circular` instead of the daemon; it writes next to its own output
+    /// Request the snapshot from this running `fxtrec --mode circular` instead of the daemon; it writes next to its own output
     #[arg(
         short,
         long,

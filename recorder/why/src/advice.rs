@@ -247,7 +247,7 @@ fn about(matter: &Matter, (from, to): (u64, u64), names: &Names<'_>) -> Option<S
             format!("{} was running: {how}", who(thread))
         }
         Matter::Stolen => {
-            "the host of this virtual machine ran something else: give it CPUs of its own"
+            "the host of this virtual machine ran something else: give the virtual machine dedicated CPUs"
                 .to_owned()
         }
         Matter::Interrupts => {
@@ -260,15 +260,15 @@ fn about(matter: &Matter, (from, to): (u64, u64), names: &Names<'_>) -> Option<S
         Matter::Blocked { thread, class: Class::Disk } => {
             let record = match names.tracker.origin.causes.has(Cause::Requests) {
                 true => "",
-                false => " record which, and for how long, with -e 'block:*';",
+                false => " record its requests with -e 'block:*', and",
             };
-            format!("{} waited for a disk:{record} who else uses it?", who(thread))
+            format!("{} waited for a disk:{record} look which other programs use it", who(thread))
         }
         Matter::Blocked { thread, class: Class::Network | Class::Socket } => {
             // The trace may have the peer.
             let peer = match names.who(*thread).host {
                 Some(_) => format!(
-                    "ask what it did then, with --thread NAME@HOST --from {} --to {}",
+                    "see what it did then, with --thread NAME@HOST --from {} --to {}",
                     Nanos(from),
                     Nanos(to)
                 ),

@@ -317,7 +317,7 @@ impl<'a> Sums<'a> {
                 passive: false,
                 text: match threads {
                     0 => format!(
-                        "waited {length} for {cpu}, whose occupant is outside the scope of the recording"
+                        "waited {length} for {cpu} (the scope of the recording excludes what ran there)"
                     ),
                     _ => format!(
                         "waited {length} for {cpu}: {} ran on it for {}, and threads outside the scope of the recording for {}",
@@ -329,7 +329,7 @@ impl<'a> Sums<'a> {
             },
             Some(Tenant::Unknown) | None => Clause {
                 passive: false,
-                text: format!("waited {length} for {cpu}, whose occupant is unknown"),
+                text: format!("waited {length} for {cpu} (what ran there is unknown)"),
             },
         }
     }
@@ -684,7 +684,7 @@ pub(crate) fn passed_over(wait: &Choice, normal: &Normal, names: &Names<'_>) -> 
             format!("the thread had a CPU or waited for one most of the time ({share})")
         }
         Normal::NoCalls => {
-            "the thread waits in no system call: it belongs to the kernel, or only computes"
+            "the thread never waits in a system call: it is a kernel thread, or only computes"
                 .to_owned()
         }
         Normal::Idle { call: number } => format!("the thread is idle{}", call(number)),

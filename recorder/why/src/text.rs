@@ -271,9 +271,9 @@ fn describe(part: &Part) -> String {
             (Some("thread"), Some(who)) => format!("waiting for a CPU while {} ran", party(who)),
             (Some("idle"), _) => "waiting for a CPU that was idle".to_owned(),
             (Some("out_of_scope"), _) => {
-                "waiting for a CPU whose occupant is outside the scope".to_owned()
+                "waiting for a CPU (what ran there is outside the scope)".to_owned()
             }
-            _ => "waiting for a CPU whose occupant is unknown".to_owned(),
+            _ => "waiting for a CPU (what ran there is unknown)".to_owned(),
         },
         "throttled" => match &part.cgroup {
             Some(cgroup) => format!("throttled by the quota of {}", escape::line(cgroup)),

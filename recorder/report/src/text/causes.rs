@@ -52,7 +52,7 @@ pub(super) fn stopped(report: &Report) -> Option<String> {
     // If the recording does not show which threads a quota stopped, the text says so.
     let which = match report.causes.has(Cause::Throttled) {
         true => "",
-        false => "; which threads is not recorded",
+        false => "; the recording does not show which threads",
     };
     (!told.is_empty()).then(|| format!("quotas stopped {}{rest}{which}", told.join(", ")))
 }

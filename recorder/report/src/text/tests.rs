@@ -384,7 +384,7 @@ fn cgroups_that_quotas_stopped_are_named_and_whose_waits_is_said_to_be_unknown()
     scene.quota_stat(20, "/x", 306_000, (12, 30)).quota_stat(20, "/y", 900, (1, 30));
     let head = text(|out| write_head(&scene.report(), Look::PLAIN, out));
     let line = "\nquotas stopped /x for 306 ms in 12 periods, /y for 900 us in 1 period; \
-                which threads is not recorded\n";
+                the recording does not show which threads\n";
     assert!(head.contains(line), "{head}");
     let table = text(|out| write_causes(&scene.report(), None, Look::PLAIN, out));
     let line = "  quotas stopped /x for 306 ms, all CPUs together, in 12 of 30 periods\n";

@@ -287,7 +287,7 @@ fn a_thread_whose_cpu_the_host_takes() {
     );
     let expected = [("stolen", 6_400), ("on_cpu", 1_000), ("waiting idle", 5)];
     assert_eq!(parts(&why), expect(&expected));
-    assert!(why.advice.iter().any(|it| it.contains("give it CPUs of its own")), "{why:#?}");
+    assert!(why.advice.iter().any(|it| it.contains("give the virtual machine dedicated CPUs")), "{why:#?}");
 }
 
 #[test]

@@ -32,7 +32,7 @@ fn finding(verdict: &Verdict<'_>) -> String {
         (Finding::Nobody, _) => nobody(verdict),
         (Finding::NotRecorded, _) => {
             format!(
-                "{} was not recorded: docs/reference/trace.md says when it is",
+                "{} was not recorded: docs/reference/trace.md says what it needs",
                 metric(quantity)
             )
         }
