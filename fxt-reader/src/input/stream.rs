@@ -227,7 +227,7 @@ impl ReadAhead {
     /// Waits for the next bytes and returns them without consuming them: at least `length`, or all up to the end.
     ///
     /// # Errors
-    /// When the source fails before it yields any. A later failure is returned once the bytes before it have been read.
+    /// Returns an error when the source fails before it yields any. A later failure is returned once the bytes before it have been read.
     pub fn peek(&mut self, length: usize) -> io::Result<&[u8]> {
         self.0.fill(length);
         self.0.fill_buf()

@@ -84,7 +84,7 @@ pub fn sums(frame: &Frame, class: impl Fn(&Blocked) -> Class) -> Vec<(Key, (u64,
                 add(Key::Interrupts, irq);
             }
             What::Ran { taken: None, all_taken, .. } => {
-                // At most this much; the rest is its own time, but which part is unknown.
+                // At most this much was taken from it; the rest is the thread's own time on the CPU.
                 let taken = length.min(*all_taken);
                 add(Key::OnCpu, length - taken);
                 add(Key::OnCpuUndivided, taken);

@@ -79,7 +79,7 @@ struct Late {
     thread: Index,
     at: usize,
     frame: Frame,
-    /// Whether the slice is over, too.
+    /// Whether the slice has ended as well.
     is_told: bool,
 }
 
@@ -98,9 +98,9 @@ impl<'a, T: Lasting, F: FnMut(&Tracker, usize, Frame)> Follower<'a, T, F> {
         Follower { log: Log::new(most), open, intervals, begin, wakers, late: Vec::new(), found }
     }
 
-    /// Follows those that end before `time`. The time taken from a slice is reported when the slice ends, so an interval that ends within a
-    /// slice waits for that. This is not done if wakers are only named: there are many of those intervals, and time without a known cause
-    /// counts as the thread's own.
+    /// Follows the intervals that end before `time`. The time taken from a slice is reported when the slice ends, so an interval that ends
+    /// within a slice waits for that. This is not done if wakers are only named: there are many of those intervals, and time without a
+    /// known cause counts as the thread's own.
     #[cold]
     fn close(&mut self, tracker: &Tracker, time: u64) {
         while let Some(&at) = self.open.last() {
@@ -210,7 +210,7 @@ impl<T: Lasting, F: FnMut(&Tracker, usize, Frame)> Sink for Follower<'_, T, F> {
     }
 }
 
-/// Keeps what is needed to follow an interval whose thread is known only after the pass.
+/// Keeps the data that is needed to follow an interval whose thread is known only after the pass.
 ///
 /// ```text
 ///   a Follower   knows whose interval it is, and follows it as soon as it is over: a second pass over the trace
@@ -223,18 +223,18 @@ pub struct Keeper {
     to: u64,
     /// Whether later entries exist that are not kept.
     is_over: bool,
-    /// The time taken from the slices in which threads were at the end; `None` for threads that have changed state since.
+    /// The time taken from the current slices of threads; `None` for threads that have changed state since.
     late: FxHashMap<Index, Option<Taken>>,
 }
 
 impl Keeper {
-    /// Nothing before `from` or after `to` matters. Maximum number of entries that are kept.
+    /// Events before `from` and after `to` are irrelevant. Maximum number of entries that are kept.
     pub fn new((from, to): (u64, u64), most: usize) -> Keeper {
         let late = FxHashMap::default();
         Keeper { log: Log::new(most), from, to, is_over: false, late }
     }
 
-    /// What the thread did in an interval, after the whole trace. `None` if a second pass is needed.
+    /// What the thread did in an interval; called after the whole trace was read. `None` if a second pass is needed.
     pub fn follow(mut self, tracker: &Tracker, interval: Interval) -> Option<Frame> {
         let Interval { koid, from, to } = interval;
         // Later records may show that the interval is doubtful.

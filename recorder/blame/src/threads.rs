@@ -20,8 +20,8 @@ pub type Index = u32;
 /// Names that are kept for each thread in addition to the last one.
 const MOST_NAMES: usize = 8;
 
-/// The providers of a trace that record the scheduler as fxtrec does. Other providers are programs that report on themselves; their events
-/// about scheduling or about the recording are ignored.
+/// The providers of a trace that record the scheduler as fxtrec does. Other providers are programs that record their own events; their
+/// events about scheduling or about the recording are ignored.
 #[derive(Clone, Debug, Default)]
 pub struct Recorders(Vec<ProviderId>);
 
@@ -32,7 +32,7 @@ impl Recorders {
         }
     }
 
-    /// Whether a record is of one of them. If none is known, any record may be.
+    /// Whether a record belongs to one of these threads. If no such thread is known, any record may belong to one.
     pub fn have(&self, provider: Option<ProviderId>) -> bool {
         self.0.is_empty() || provider.is_some_and(|id| self.0.contains(&id))
     }
@@ -57,8 +57,8 @@ pub struct NameBudget {
 }
 
 impl NameBudget {
-    /// Reserves memory for a name, which may be new, of a thread or process, which may be new too. False if the limit is reached: then the
-    /// thread or process keeps its previous name.
+    /// Reserves memory for a name, which may be new, of a thread or process, which may be new too. Returns false if the limit is reached:
+    /// the thread or process then keeps its previous name.
     pub fn has_room(&mut self, name: &str, is_new_name: bool, is_new: bool) -> bool {
         // It may also be kept as an earlier name.
         let for_name = if is_new_name { NAME_BYTES + 2 * name.len() } else { 0 };
@@ -122,7 +122,7 @@ struct Process {
 }
 
 impl Roster {
-    /// The number of a thread; it gets one if it is new.
+    /// The number of a thread, which is assigned if the thread is new.
     #[inline]
     pub fn index(&mut self, koid: u64) -> Index {
         match self.indices.get(&koid) {
@@ -229,7 +229,7 @@ impl Roster {
         if self.by_fxtrec { koid & ((1 << ID_BITS) - 1) } else { koid }
     }
 
-    /// Takes over the names for another pass over the same trace.
+    /// Moves the names to another pass over the same trace.
     pub fn with_names_of(&mut self, other: Roster) {
         self.named = other.named;
         self.processes = other.processes;
@@ -272,13 +272,13 @@ impl Known for Roster {
 pub struct CommandThreads {
     /// COMMAND's process.
     pub process: Option<u64>,
-    /// The processes that made the recording: one, or one for each recording that was merged.
+    /// The processes that made the recording: one, or one for each merged recording.
     pub recorders: Vec<u64>,
     /// Threads that one of them woke for the first time, without any earlier record.
     born: FxHashSet<u64>,
     /// COMMAND's processes in all merged recordings.
     commands: FxHashSet<u64>,
-    /// Processes with a thread that has the name of one of a recorder's.
+    /// Processes with a thread whose name is that of a recorder's thread.
     like_recorders: FxHashSet<u64>,
     /// Processes that a recorder created for its own work: all its children except COMMAND's process.
     made: FxHashSet<u64>,
@@ -287,7 +287,7 @@ pub struct CommandThreads {
 }
 
 impl CommandThreads {
-    /// Whether the thread is one of these.
+    /// Whether the thread belongs to a recorder.
     pub fn has(&self, roster: &impl Known, koid: u64) -> bool {
         let Some(command) = self.process else { return false };
         let process = roster.process(koid);
@@ -301,7 +301,7 @@ impl CommandThreads {
         self.commands.insert(process);
     }
 
-    /// Whether it is COMMAND's process, or in merged recordings one of them.
+    /// Whether this is COMMAND's process or, in merged recordings, one of the COMMAND processes.
     pub fn is_command(&self, process: u64) -> bool {
         self.commands.contains(&process)
     }
@@ -316,7 +316,7 @@ impl CommandThreads {
         }
     }
 
-    /// Whether the thread is one of those that made the recording.
+    /// Whether the thread belongs to a process that made the recording.
     pub fn is_recorder(&self, roster: &impl Known, koid: u64) -> bool {
         let process = roster.process(koid);
         let is_own = |koid| self.recorders.contains(&koid) || self.made.contains(&koid);
@@ -337,7 +337,7 @@ impl CommandThreads {
             && matches!(roster.comm(process), Some("fxtrec" | "fxtrec-output"))
     }
 
-    /// Whether the thread is certainly none of these. Always false if COMMAND is unknown.
+    /// Whether the thread certainly belongs to none of these. Always false if COMMAND is unknown.
     pub fn is_without(&self, roster: &impl Known, koid: u64) -> bool {
         let doubtful = |koid| self.doubtful.contains(&koid);
         self.process.is_some()
@@ -386,7 +386,7 @@ impl CommandThreads {
     }
 }
 
-/// Whether a thread may be one that `creator` has made: a new thread has the name of its creator.
+/// Whether `creator` may have created the thread: a new thread has the name of its creator.
 pub fn inherits(roster: &impl Known, koid: u64, creator: u64) -> bool {
     let first = roster.earlier_names(koid).and_then(EarlierNames::first);
     first.or(roster.comm(koid)).is_some_and(|name| {

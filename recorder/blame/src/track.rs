@@ -1,8 +1,8 @@
 //! Derives the states of threads from records: feeds the [scheduling machine](fxtrec_sched), and reports each new state to a [`Sink`].
 //!
-//! A thread *enters* a state at a time, on a CPU. Its previous state ends then, unless that is doubtful: then the thread first enters
-//! [`State::Unknown`], at the time from which nothing is certain, for a [`Reason`]. So every thread's time is a list of stretches without
-//! gaps, and unknown time is a stretch, too.
+//! A thread *enters* a state at a time, on a CPU. Its previous state ends at that time. If the end is uncertain, the thread first enters
+//! [`State::Unknown`], for a [`Reason`], at the time from which nothing is certain. So every thread's time is a list of intervals without
+//! gaps, and unknown time is an interval too.
 
 mod sink;
 
@@ -89,7 +89,7 @@ pub struct Tracker {
     pub now: u64,
     /// The number of gaps.
     pub losses: u64,
-    /// Whether the trace ends in the middle of a record, or has none.
+    /// Whether the trace ends in the middle of a record, or is empty.
     pub is_truncated: bool,
     /// Whether it has stacks.
     pub has_stacks: bool,
@@ -166,7 +166,7 @@ impl Tracker {
         self.family.is_without(&self.roster, self.roster.koid(thread))
     }
 
-    /// The delay that fired a trigger, if the file was written for one.
+    /// The delay that fired a trigger, if the file is the snapshot of a trigger.
     pub fn fired(&self) -> Option<&trigger::Fired> {
         self.fired.as_ref()
     }
@@ -192,7 +192,7 @@ impl Tracker {
         self.pending = Pending::Damage;
     }
 
-    /// Processes the next record. Returns false when no more are needed.
+    /// Processes the next record. Returns false when no more records are needed.
     #[inline(always)]
     pub fn take<S: Sink>(&mut self, item: &Item<'_>, sink: &mut S) -> bool {
         match &item.record {
@@ -339,7 +339,7 @@ impl Tracker {
         }
     }
 
-    /// A CPU switches from one thread to another now.
+    /// Handles a switch of a CPU from one thread to another at the current time.
     #[inline(always)]
     fn switch<S: Sink>(
         &mut self,
@@ -391,7 +391,7 @@ impl Tracker {
     ) {
         let CpuInterval { cpu, since, begin, .. } = left.tenure;
         if left.met == Met::Displaced {
-            // A switch is missing without any record of a loss: which thread had the CPU since the last one is unknown.
+            // A switch is missing although no loss was recorded: the thread that had the CPU since the last switch is unknown.
             sink.tenant(cpu, since.0, Tenant::Unknown);
             if let Some(Change { thread, before, .. }) = left.displaced {
                 sink.begin(thread as Index, unknown(before.since.0, cpu, Reason::Inferred));
@@ -464,7 +464,7 @@ impl Tracker {
         }
     }
 
-    /// Reports the stretches of its wait in which a quota held a thread back.
+    /// Reports the parts of the thread's wait in which a quota held it back.
     #[inline(always)]
     fn before_it_comes_in<S: Sink>(
         &mut self,
@@ -629,7 +629,7 @@ impl Tracker {
         true
     }
 
-    /// Whether a thread that is woken now, without an earlier event, was blocked since the beginning of the trace: it is not new.
+    /// Whether a thread that is woken now, without an earlier event, was blocked since the beginning of the trace, and is not new.
     fn has_existed(&self, koid: u64, before: &Thread, by: By) -> bool {
         if self.losses > 0 || self.narrow || before.since.0 > 0 {
             return false;
@@ -730,7 +730,7 @@ impl Tracker {
         true
     }
 
-    /// A thread moves to another queue. Returns false when that is beyond the requested range.
+    /// A thread moves to another queue. Returns false when the time is beyond the requested range.
     fn migrated<S: Sink>(&mut self, event: &Event<'_>, sink: &mut S) -> bool {
         if !self.advance(event.time, sink) {
             return false;
@@ -747,7 +747,7 @@ impl Tracker {
         true
     }
 
-    /// Events of one CPU, or of all, are missing up to now.
+    /// Events of one CPU, or of all CPUs, are missing up to the current time.
     #[cold]
     fn gap<S: Sink>(&mut self, cpu: Option<Cpu>, sink: &mut S) {
         let now = self.now;
@@ -763,7 +763,7 @@ impl Tracker {
             let since = self.machine.cpu_state(number).since.0;
             begin = begin.min(since);
             let lost = self.machine.gap(&mut self.threads, number, (Nanos(now), Nanos(now)));
-            // Since the CPU's last switch any thread may have had it; now, the thread that is switched out next has it.
+            // Since the CPU's last switch, any thread may have had it; at the current time, it is the thread that is switched out next.
             sink.tenant(number, since, Tenant::Unknown);
             if let Some(Change { thread, before, .. }) = lost.change {
                 let since = before.since.0;
@@ -776,7 +776,7 @@ impl Tracker {
         if self.gaps.len() < MOST_GAPS {
             self.gaps.push(Gap { begin, told: now });
         } else if let Some(last) = self.gaps.last_mut() {
-            // Too many to distinguish: the last one represents all further ones.
+            // Too many to distinguish: the last entry represents all further ones.
             *last = Gap { begin: last.begin.min(begin), told: now };
         }
     }

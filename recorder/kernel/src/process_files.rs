@@ -1,7 +1,6 @@
 //! The files of a running process: its executable, its mapped files, its root directory.
 //!
-//! A process in another mount namespace, a container, has other files under the
-//! same names. They can be reached through `/proc/PID/root`.
+//! A process in another mount namespace (a container) sees other files under the same names. They can be reached through `/proc/PID/root`.
 
 use std::ffi::OsStr;
 use std::fs::File;
@@ -25,11 +24,11 @@ use crate::rights::Rights;
 pub struct MappedCode {
     /// Its path as the process sees it.
     pub path: PathBuf,
-    /// Whether the path no longer leads to it, because it was deleted or replaced.
+    /// Whether the path no longer leads to the file, because it was deleted or replaced.
     pub deleted: bool,
 }
 
-/// The folder of a process in `/proc`. It never becomes that of a later process with the same number.
+/// The folder of a process in `/proc`. It never becomes the directory of a later process with the same number.
 #[derive(Debug)]
 pub struct Folder(OwnedFd);
 
@@ -37,7 +36,7 @@ impl Folder {
     /// Opens it by `O_PATH`.
     ///
     /// # Errors
-    /// If there is no such process.
+    /// Returns an error if there is no such process.
     pub fn of(pid: u32) -> io::Result<Folder> {
         let flags = OFlag::O_PATH | OFlag::O_DIRECTORY | OFlag::O_CLOEXEC;
         let path = format!("/proc/{}", living(pid));
@@ -47,7 +46,7 @@ impl Folder {
     /// Reads one of its files.
     ///
     /// # Errors
-    /// If the process is gone, or cannot be inspected.
+    /// Returns an error if the process has ended, or cannot be inspected.
     pub fn read(&self, name: &str) -> io::Result<Vec<u8>> {
         let mut content = Vec::new();
         self.open(name)?.read_to_end(&mut content)?;
@@ -57,7 +56,7 @@ impl Folder {
     /// Opens one of its files for reading.
     ///
     /// # Errors
-    /// If the process is gone, or cannot be inspected.
+    /// Returns an error if the process has ended, or cannot be inspected.
     pub fn open(&self, name: &str) -> io::Result<File> {
         let flags = OFlag::O_RDONLY | OFlag::O_CLOEXEC;
         Ok(openat(&self.0, name, flags, Mode::empty())?.into())
@@ -66,7 +65,7 @@ impl Folder {
     /// Holds the target of one of its links. These links are the kernel's: they lead to a file, not to a path.
     ///
     /// # Errors
-    /// If the process has ended, or cannot be inspected.
+    /// Returns an error if the process has ended, or cannot be inspected.
     pub fn hold(&self, link: &str) -> io::Result<OwnedFd> {
         Ok(openat(&self.0, link, OFlag::O_PATH | OFlag::O_CLOEXEC, Mode::empty())?)
     }
@@ -110,7 +109,7 @@ impl Mapped {
 /// one. So the file is used only if its device and inode are those of the mapping.
 ///
 /// # Errors
-/// If there is no such file any more, or it cannot be inspected.
+/// Returns an error if the file no longer exists, or cannot be inspected.
 pub fn mapped(pid: u32, mapping: &ExecutableMapping) -> io::Result<Mapped> {
     let process = Folder::of(pid);
     if let Ok(process) = &process {
@@ -152,7 +151,7 @@ fn is_of(file: &Regular, mapping: &ExecutableMapping) -> bool {
 /// The directory below which the paths of a process must be looked up: `/` unless it is in another mount namespace or has another root.
 ///
 /// # Errors
-/// If there is no such process, or it cannot be inspected.
+/// Returns an error if there is no such process, or it cannot be inspected.
 pub fn root_of(pid: u32) -> io::Result<PathBuf> {
     let base = PathBuf::from(format!("/proc/{}", living(pid)));
     let inode = |path: &Path| std::fs::metadata(path).map(|metadata| metadata.ino());
@@ -170,7 +169,7 @@ pub fn executable(pid: u32) -> PathBuf {
 /// The files that a process has mapped as executable, each once, in the order of their addresses.
 ///
 /// # Errors
-/// If there is no such process, or it cannot be inspected.
+/// Returns an error if there is no such process, or it cannot be inspected.
 pub fn mapped_code(pid: u32) -> io::Result<Vec<MappedCode>> {
     Ok(parse_maps(&std::fs::read(format!("/proc/{}/maps", living(pid)))?))
 }
@@ -306,7 +305,7 @@ mod tests {
             let found = is_readable(rights, owner, mode);
             assert_eq!(found, expected, "{rights:?} {owner} {mode:o}");
         }
-        // An access list that keeps one user from reading the file, and permits all others.
+        // An access list that denies one user access to the file, and permits all others.
         let entry = |tag: u16, rights: u16, id: u32| {
             [&tag.to_le_bytes()[..], &rights.to_le_bytes(), &id.to_le_bytes()].concat()
         };
@@ -319,7 +318,7 @@ mod tests {
         // SAFETY: both strings and the value, which has this size, live during the call.
         let set = unsafe { libc::setxattr(path.as_ptr(), name, value, list.len(), 0) };
         if set != 0 {
-            // Not every file system has such lists.
+            // Not every file system supports such lists.
             return;
         }
         let other = Rights { uid: 4712, ..user.clone() };

@@ -1,4 +1,4 @@
-//! From a trace to figures: how long threads waited, for whom, and how long they ran.
+//! Computes figures from a trace: how long threads waited, for whom, and how long they ran.
 //!
 //! ```text
 //!  fxt_reader::Reader --records--> Analysis --finish--> Report --> table, JSON, CSV, gates, page

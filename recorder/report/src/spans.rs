@@ -35,7 +35,7 @@ use super::selection::{Selection, Who};
 use super::tally::Tally;
 use super::text::thread_name;
 
-/// Number of longest spans that each row keeps with their parts.
+/// Number of longest spans that each row stores with their parts.
 const WORST: usize = 3;
 
 /// Maximum number of wakers that are distinguished for the blocked time of the spans in a row.
@@ -140,7 +140,7 @@ impl SpanTime {
     }
 
     /// Its length without the time that others took: the host, quotas, and strangers that had the CPU. If any part of it is unknown,
-    /// nothing is subtracted, since the thread itself may have used that time.
+    /// nothing is subtracted, because the thread itself may have used that time.
     pub fn undisturbed(&self) -> u64 {
         let others = [SpanPart::Steal, SpanPart::Throttled, SpanPart::Strangers];
         let taken = match self.unknown {
@@ -252,7 +252,7 @@ fn longest_first<K: Ord, T: Ord + Copy>(mut sums: Vec<(K, T)>) -> Vec<(K, T)> {
     sums
 }
 
-/// The wakers that ended blocked time, by name, since threads have other ids in another recording.
+/// The wakers that ended blocked time, by name, because threads have other ids in another recording.
 fn waker_name(ended: Option<EndedBy>, tracker: &Tracker) -> Box<str> {
     let roster = &tracker.roster;
     match ended {
@@ -277,7 +277,7 @@ impl SpanFigures {
         &self.parts[part.index()]
     }
 
-    /// The figures of several spans together.
+    /// The combined figures of several spans.
     pub fn merge<'a>(all: impl Iterator<Item = &'a SpanFigures> + Clone) -> SpanFigures {
         let mut blocked_by = Vec::new();
         for (class, length) in all.clone().flat_map(|figures| figures.blocked_by.iter().copied()) {
@@ -326,7 +326,7 @@ impl SpanReport {
         }
     }
 
-    /// The rows of all threads together, by category and name; asynchronous spans have separate rows.
+    /// The combined rows of all threads, by category and name; asynchronous spans have separate rows.
     pub fn by_name(&self) -> Vec<(SpanName<'_>, SpanFigures)> {
         let mut names = BTreeMap::<SpanName<'_>, Vec<&SpanFigures>>::new();
         for row in &self.rows {
@@ -420,7 +420,8 @@ impl Growing {
     }
 }
 
-/// The span of a program that most exceeds the median of its name, among those that `fits` accepts: the one that `fxtrec why` explains.
+/// The span of a program that most exceeds the median of its name, among those that `fits` accepts; this is the span that `fxtrec why`
+/// explains.
 pub fn worst(
     spans: &Spans,
     report: &Report,

@@ -67,7 +67,7 @@ impl FromStr for TimePoint {
     fn from_str(text: &str) -> Result<TimePoint, ValueError> {
         let nanos = |text: &str| match text.parse::<TimeSpan>() {
             Ok(span) => u64::try_from(span.duration().as_nanos()).map_err(|_| ValueError::TooLarge),
-            // A trace may begin at that moment.
+            // A trace may begin at that time.
             Err(ValueError::Zero) => Ok(0),
             Err(error) => Err(error),
         };

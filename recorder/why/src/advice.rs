@@ -26,7 +26,7 @@ const MOST_NAMED: usize = 2;
 /// A part of the critical path.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 enum Matter {
-    /// A thread waits for a CPU, and perhaps another thread is blocked by a lock that this one must release.
+    /// A thread waits for a CPU, and another thread may be blocked on a lock that it must release.
     Waited {
         thread: Index,
         by: Tenant,
@@ -43,7 +43,7 @@ enum Matter {
     Slept {
         thread: Index,
     },
-    /// It waited for something other than a thread.
+    /// The thread waited for something other than a thread.
     Blocked {
         thread: Index,
         class: Class,
@@ -176,7 +176,8 @@ fn about_wait(thread: Index, holds_lock: bool, by: &[(u64, Tenant)], names: &Nam
     }
 }
 
-/// The proposal for a thread whose CPU threads of another cgroup had, `first` for the longest time; `None` if nice values may help.
+/// The proposal for a thread that waited while threads of another cgroup had its CPU, `first` for the longest time; `None` if nice values
+/// may help.
 fn about_cgroups(
     thread: Index,
     first: Index,
@@ -341,7 +342,7 @@ fn look(frame: &Frame, seen: &mut Seen) {
     }
 }
 
-/// Facts that matter here and that are missing in the recording.
+/// Facts that are relevant here but missing in the recording.
 pub(crate) fn missing(frame: &Frame, names: &Names<'_>) -> Vec<String> {
     let origin = &names.tracker.origin;
     let mut seen = Seen::default();

@@ -14,20 +14,20 @@ use fxtrec_blame::trigger::Fired;
 use fxtrec_blame::worst::{self, Delay};
 use fxtrec_blame::{Cause, Class};
 
-/// Maximum number of longest stretches kept for each thread.
+/// Maximum number of longest intervals kept for each thread.
 const MOST_EACH: usize = 1000;
 
 /// A shorter wait for a CPU is not an incident, in nanoseconds.
 const LEAST_WAIT: u64 = 1_000_000;
 
-/// A part of the life of COMMAND that is a smaller fraction of it than this does not explain how long a build or a script takes.
+/// A part of COMMAND's life that is a smaller fraction of it than this does not explain how long a build or a script takes.
 const LEAST_SHARE: u64 = 10;
 
-/// A stretch of a thread that may be the requested interval.
+/// An interval of a thread that may be the requested one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Stretch {
     from: u64,
-    /// When it was woken or preempted, if that is a part of it.
+    /// When it was woken or preempted, if that is within the interval.
     able: u64,
     to: u64,
     waker: Option<Index>,
@@ -39,7 +39,7 @@ impl Stretch {
     }
 }
 
-/// The longest stretches of one kind.
+/// The longest intervals of one kind.
 #[derive(Clone, Debug, Default)]
 struct Longest(Vec<Stretch>);
 
@@ -56,7 +56,7 @@ impl Longest {
     }
 }
 
-/// The state of a thread, and its longest stretches so far.
+/// The state of a thread, and its longest intervals so far.
 #[derive(Clone, Debug, Default)]
 struct ThreadHistory {
     state: State,
@@ -106,16 +106,16 @@ const RUNQUEUE: usize = 1;
 const BLOCKED: usize = 2;
 const TURN: usize = 3;
 
-/// Follows the states of threads, and keeps the longest stretches of each.
+/// Follows the states of threads, and keeps the longest intervals of each.
 #[derive(Debug, Default)]
 pub(crate) struct Finder {
     lives: Vec<ThreadHistory>,
     pub(crate) spans: Spans,
     /// The data about units of work, if the query may be about one.
     waits: Option<Waits>,
-    /// Whether the query is about stretches, not spans or one interval.
+    /// Whether the query is about intervals of threads, not about spans or a single interval.
     stretches: bool,
-    /// How many are kept of each kind.
+    /// The number of intervals that are kept of each kind.
     most: usize,
     from: u64,
     to: u64,
@@ -123,7 +123,7 @@ pub(crate) struct Finder {
 
 impl Finder {
     pub(crate) fn new(query: &Query) -> Finder {
-        // One more, since the wait for the recorder does not count.
+        // One more, because the wait for the recorder does not count.
         let most = match query.pick {
             Pick::Worst(number) => (number.clamp(1, MOST_EACH) + 1).max(worst::KEPT),
             Pick::Incidents(_) => worst::KEPT,
@@ -330,7 +330,8 @@ impl Choices {
         own
     }
 
-    /// The wait that the report calls the worst, and why it is not an incident, if that is known and what is explained does not show it.
+    /// The wait that the report calls the worst, and why it is not an incident, if that is known and the explanation does not show the
+    /// wait.
     pub(crate) fn passed_over(
         &self,
         explained: &[usize],
@@ -568,7 +569,7 @@ fn is_one_request(
     waits > choice.length() / 2
 }
 
-/// The interval for which the file was written, if it is one that ended when the trigger fired.
+/// The interval for which the file was written, if it ended when the trigger fired.
 fn triggered(fired: &Fired, first: u64, end: u64) -> Option<Choice> {
     let name = fired.expression.split(|c: char| !c.is_ascii_alphanumeric() && c != '_').next();
     let what = match name.unwrap_or_default() {
@@ -614,7 +615,7 @@ enum Threads {
     All,
     /// COMMAND's threads.
     Command,
-    /// The threads that a recording of some processes covers. The recording has other threads while they have a CPU, but not their
+    /// The threads that a recording of some processes covers. The recording contains other threads while they have a CPU, but not their
     /// wake-ups.
     Recorded(FxHashSet<u64>),
     These(Vec<u64>),
@@ -762,7 +763,7 @@ fn spans(
     if found.is_empty() { Err(WhyError::Nothing) } else { Ok(found) }
 }
 
-/// Keeps those that the query selects, the longest first.
+/// Keeps the intervals that the query selects, the longest first.
 fn pick(query: &Query, found: &mut Vec<Choice>) {
     found.sort_by_key(|choice| (u64::MAX - choice.length(), choice.from, choice.koid));
     match query.pick {
@@ -793,7 +794,7 @@ fn gate(life: &ThreadHistory, koid: u64, tracker: &Tracker) -> Option<(u64, u64)
     (by_recorder && tracker.family.is_command(koid)).then_some((since, until))
 }
 
-/// The stretches of the lists, as delays.
+/// The intervals of the lists, as delays.
 fn stretches(
     query: &Query,
     tracker: &Tracker,
@@ -827,7 +828,7 @@ fn stretches(
     found
 }
 
-/// The longest stretches of the requested kind, or of the first kind with any.
+/// The longest intervals of the requested kind, or of the first kind that has any.
 fn longest(
     query: &Query,
     tracker: &Tracker,
@@ -850,7 +851,7 @@ fn longest(
     };
     for &(lists, metric) in metrics {
         let mut found = stretches(query, tracker, finder, threads, lists);
-        // The rest of a wait for the end of another thread is also a stretch of the other list.
+        // The rest of a wait for the end of another thread is also an interval of the other list.
         found.sort_by_key(|delay| (delay.koid, delay.from, delay.to));
         found.dedup_by_key(|delay| (delay.koid, delay.from, delay.to));
         if query.metric.is_none() {

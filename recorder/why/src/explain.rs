@@ -112,7 +112,7 @@ impl Names<'_> {
             began.map(|began| self.requests.beside((by, origin), (began, done), self.tracker));
         let beside = beside.unwrap_or_default();
         let of_all: u64 = beside.iter().map(|it| it.1).sum();
-        // Small requests do not hold up a large one, and do not matter if there are large ones too.
+        // Small requests do not delay a large one, and are irrelevant if there are large ones too.
         let matters = |it: &(Index, u64)| it.1 >= bytes && it.1 >= of_all / 10;
         let beside = beside.into_iter().filter(matters).take(MOST_BESIDE);
         let beside: Vec<OtherRequests> =
@@ -153,7 +153,7 @@ impl Names<'_> {
         }
     }
 
-    /// What the system call was about in which a thread was blocked.
+    /// The file or socket that the system call in which a thread was blocked referred to.
     pub(crate) fn object(&self, koid: u64, step: &Step, blocked: &Blocked) -> Option<Object> {
         let stacks = self.stacks.as_ref()?;
         let until = match blocked.ended {
@@ -386,7 +386,7 @@ pub(crate) fn explain_keeping<'r>(
     Ok(Answer { format: "fxtrec-why", version: VERSION, trace, explanations, part_of, passed_over })
 }
 
-/// How long a request must take, in nanoseconds, for others of the same disk to be named; and how many of those are.
+/// The minimum length of a request, in nanoseconds, for which others of the same disk are named; and the maximum number of others.
 const LEAST_SHARED: u64 = 1_000_000;
 const MOST_BESIDE: usize = 2;
 

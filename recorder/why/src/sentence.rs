@@ -28,7 +28,7 @@ use fxtrec_blame::parts::divide;
 use fxtrec_blame::threads::Index;
 use fxtrec_blame::track::{By, Lock, Reason, Tenant};
 
-/// Maximum number of wakers that are named one after the other.
+/// Maximum number of wakers that are named one after another.
 const MOST_DEEP: usize = 6;
 
 /// Maximum number of threads that had the CPU and are named.
@@ -37,7 +37,7 @@ const MOST_NAMED: usize = 2;
 /// Text for a thread that is blocked outside of system calls.
 pub(crate) const OUTSIDE: &str = "outside of system calls (a page fault, or a kernel thread)";
 
-/// Number of waits ended by timers from which the sentence counts them: the program keeps retrying something.
+/// The number of waits ended by timers from which on the sentence counts them: the program is retrying something.
 const RETRIED: usize = 3;
 
 /// Prefixes of the names of the C library's files.
@@ -79,12 +79,12 @@ struct Group<'a> {
     tries: usize,
     /// The last of them: whose it was, and when it began.
     wait: Option<(Index, u64)>,
-    /// The longest of them, and whose that is.
+    /// The longest of them, and its thread.
     longest: Option<(Index, &'a Step)>,
     frames: Vec<&'a Frame>,
     /// The activity of the owner of the lock, if it did not end the wait.
     holders: Vec<&'a Frame>,
-    /// Why a waker is not followed.
+    /// The reason why a waker is not followed.
     stopped: Option<Reason>,
 }
 
@@ -236,7 +236,7 @@ impl<'a> Sums<'a> {
         groups.sort_by_key(|(why, group)| (u64::MAX - group.nanos, why.syscall, why.lock));
         let longest = told.iter().map(|told| told.0).max().unwrap_or(0);
         for (at, (why, group)) in groups.iter().enumerate() {
-            // Only for the longest one, the sentence describes the activity of the waker.
+            // Only for the longest activity, the sentence describes the activity of the waker.
             let follow = at == 0 && group.nanos >= longest && depth < MOST_DEEP;
             told.push((group.nanos, blocked_clause(why, group, names, follow.then_some(depth))));
         }
@@ -367,7 +367,7 @@ fn antagonists(tenants: &[(Tenant, u64)], threads: u64, names: &Names<'_>) -> St
     let worth = worth.clamp(usize::from(kinds.is_empty()), MOST_NAMED).min(all.len());
     let mut named: Vec<String> = all[..worth].iter().map(|it| party(&names.who(it.0))).collect();
     named.extend(kinds.iter().map(|&kind| kind.to_owned()));
-    // Parts that are too small to matter are not causes.
+    // Parts that are too small are not named as causes.
     let rest: u64 = all[worth..].iter().map(|it| it.1).sum();
     match all.len() - worth {
         _ if rest < threads / 10 => {}
@@ -544,7 +544,7 @@ fn on_lock(lock: &Lock, names: &Names<'_>) -> String {
         Some(owner) => {
             format!(" on a lock (futex {address:#x}) held by {}", party(&names.who(owner)))
         }
-        // It may be something other than a lock.
+        // The object may be something other than a lock.
         None => format!(" in futex ({address:#x}, unknown owner)"),
     }
 }
@@ -629,7 +629,7 @@ pub(crate) fn sentence(
     format!("{begin}: {told}{}.", ran_meanwhile(frame, meanwhile, names))
 }
 
-/// How a unit of work or a wait compares with the others of its thread.
+/// How a unit of work or a wait compares with others of its thread.
 fn compare(compared: &Compared, who: &str, length: u64, names: &Names<'_>) -> String {
     let &Compared { is_wait, is_last, count, median, is_unusual, others, .. } = compared;
     let call = compared.call.map(|call| format!(" in {}", names.syscall(call)));
@@ -670,7 +670,7 @@ fn compare(compared: &Compared, who: &str, length: u64, names: &Names<'_>) -> St
     }
 }
 
-/// Why the wait that the report calls the worst is not an incident.
+/// The reason why the wait that the report calls the worst is not an incident.
 pub(crate) fn passed_over(wait: &Choice, normal: &Normal, names: &Names<'_>) -> String {
     let who = party(&names.who_of(wait.koid));
     let call = |call: Option<u64>| match call {

@@ -188,7 +188,7 @@ fn write_explanation(why: &Explanation, out: &mut dyn Write) -> io::Result<()> {
     Ok(())
 }
 
-/// The parts of a unit of median length, by kind: which threads had its CPU, or woke it, does not matter.
+/// The parts of a unit of median length, by kind: the threads that had its CPU, or woke it, are irrelevant.
 fn usually(parts: &[Part]) -> String {
     let mut sums: Vec<(String, u64)> = Vec::new();
     for part in parts {
@@ -349,7 +349,7 @@ fn in_call(syscall: Option<&str>) -> String {
 
 fn write_chain(why: &Explanation, out: &mut dyn Write) -> io::Result<()> {
     writeln!(out, "What it waited for, in order:")?;
-    // The longest ones; those between them are summed up.
+    // The longest links; those between them are summed up.
     let mut order: Vec<usize> = (0..why.chain.len()).collect();
     order.sort_by_key(|&at| u64::MAX - (why.chain[at].to_ns - why.chain[at].from_ns));
     let mut shown = vec![false; why.chain.len()];
@@ -377,7 +377,7 @@ fn write_chain(why: &Explanation, out: &mut dyn Write) -> io::Result<()> {
     write_skipped(&mut skipped, width, out)
 }
 
-/// The rows of a chain of which these links are shown: one each, and one for each sequence of others.
+/// The rows of a chain of which these links are shown: one for each link, and one for each sequence of others.
 fn rows(shown: &[bool]) -> usize {
     shown.chunk_by(|a, b| a == b).map(|run| if run[0] { run.len() } else { 1 }).sum()
 }

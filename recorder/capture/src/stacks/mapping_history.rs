@@ -44,14 +44,14 @@ fn units_of(mappings: &[ExecutableMapping]) -> usize {
     mappings.iter().map(|mapping| 1 + mapping.bytes() / UNIT).sum()
 }
 
-/// Maximum number of mappings of one process. A just-in-time compiler may create new ones all the time.
+/// Maximum number of mappings of one process. A just-in-time compiler may create mappings all the time.
 const MOST_OF_ONE: usize = 4096;
 
 /// The code of a process from one execve(2) to the next, or since the process began.
 #[derive(Clone, Debug)]
 pub(super) struct AddressSpace {
     since: Nanos,
-    /// The memory that the sample came from; other memory has other code.
+    /// The memory that the sample came from; other memory contains other code.
     space: Option<u64>,
     /// A child shares its parent's until either changes.
     mappings: Arc<Vec<ExecutableMapping>>,
@@ -125,7 +125,7 @@ impl MappingHistory {
         self.changes.as_mut().map(std::mem::take).unwrap_or_default()
     }
 
-    /// Processes a record; only those of mappings, forks, execve(2) and exits matter.
+    /// Processes a record; only those of mappings, forks, execve(2) and exits are relevant.
     pub(super) fn note(&mut self, record: RawRecord<'_>) {
         if record.kind == b::PERF_RECORD_MMAP2 {
             self.waiting.extend(mapped(Cursor::new(record.body)));
@@ -136,7 +136,7 @@ impl MappingHistory {
         };
         let (pid, what) = match kind {
             Kind::Lost(loss) => {
-                // Whether these processes still run the same code is no longer known.
+                // It is no longer known whether these processes still run the same code.
                 self.lose(loss.events.unwrap_or(1).max(1));
                 return;
             }

@@ -154,7 +154,7 @@ impl Names {
         })?)
     }
 
-    /// Writes the name of a koid to the output, unless the output has it.
+    /// Writes the name of a koid to the output, unless the output already has it.
     pub(super) fn need(&mut self, koid: Koid, target: &mut Target<'_>) -> Result<(), ConvertError> {
         if !self.written.insert(koid) {
             return Ok(());

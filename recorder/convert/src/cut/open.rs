@@ -26,7 +26,7 @@ pub(super) struct Open {
     /// The occupants of CPUs and the waiting threads, up to the window.
     machine: Machine<Koid>,
     threads: FxHashMap<Koid, Known>,
-    /// The thread that the piece shows on each CPU.
+    /// The thread that the output shows on each CPU.
     shown: BTreeMap<Cpu, Koid>,
     /// Durations by thread, the outermost first.
     durations: BTreeMap<(Koid, Koid), Vec<Operation>>,
@@ -196,7 +196,7 @@ impl Open {
         self.durations.values().chain(self.asyncs.values()).any(|open| !open.is_empty())
     }
 
-    /// The thread that the piece shows on a CPU; `None` before it shows any.
+    /// The thread that the output shows on a CPU; `None` before it shows any.
     pub(super) fn shown(&self, cpu: Cpu) -> Option<Koid> {
         self.shown.get(&cpu).copied()
     }
@@ -247,7 +247,7 @@ impl Open {
                 target.write(&write::Wakeup { cpu, time, thread, args: &args })?;
             }
         }
-        // Operations that are not in the piece must not be closed in it either.
+        // Operations that are not in the output must not be closed in it either.
         self.durations.retain(|(_, thread), _| filter.admits_thread(*thread, names));
         for open in self.asyncs.values_mut() {
             open.retain(|operation| match &operation.period {

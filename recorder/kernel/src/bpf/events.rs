@@ -39,7 +39,7 @@ const WAITS_BYTES: usize = 64 * 1024 * 8;
 /// Lanes are not made smaller than this when the kernel refuses memory, in bytes.
 const MIN_LANE_BYTES: usize = 128 * 1024;
 
-/// Why BPF programs are not available.
+/// The reason why BPF programs are not available.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum BpfError {
@@ -215,7 +215,7 @@ impl BpfEvents {
     /// Loads the programs, and creates the lanes of all CPUs. Nothing runs yet.
     ///
     /// # Errors
-    /// [`BpfError`], at the first call that the kernel refuses.
+    /// Returns [`BpfError`], at the first call that the kernel refuses.
     pub fn open(
         files: &dyn Sys,
         sys: Box<dyn BpfSys + Send>,
@@ -407,7 +407,7 @@ impl BpfEvents {
     /// A lane of system calls for a CPU that came online later.
     ///
     /// # Errors
-    /// [`BpfError::Map`].
+    /// Returns [`BpfError::Map`].
     pub fn add_call_lane(&self, cpu: Cpu) -> Result<Option<Lane>, BpfError> {
         let Some(calls) = &self.calls else { return Ok(None) };
         let lane = Lane::new(&*self.sys, self.shape).map_err(map_error("a CPU"))?;
@@ -423,7 +423,7 @@ impl BpfEvents {
     /// A lane for a CPU that came online later.
     ///
     /// # Errors
-    /// [`BpfError::Map`].
+    /// Returns [`BpfError::Map`].
     pub fn add(&self, cpu: Cpu) -> Result<Lane, BpfError> {
         let lane = Lane::new(&*self.sys, self.shape).map_err(map_error("a CPU"))?;
         self.give(&[(cpu.0, lane.map())])?;
@@ -433,7 +433,7 @@ impl BpfEvents {
     /// Starts the programs.
     ///
     /// # Errors
-    /// [`BpfError::Attach`]; programs that were already attached keep running.
+    /// Returns [`BpfError::Attach`]; programs that were already attached keep running.
     pub fn attach(&mut self) -> Result<(), BpfError> {
         // A thread that makes a system call has been switched in before.
         let of_calls = self.calls.iter().flat_map(|calls| &calls.programs);
@@ -488,7 +488,7 @@ impl BpfEvents {
         self.doorbell.fd()
     }
 
-    /// To be called after the wait, before the lanes are read.
+    /// Call this after the wait, before the lanes are read.
     pub fn answer(&self) {
         self.doorbell.answer();
     }
@@ -538,7 +538,8 @@ fn make_lanes(
     }
 }
 
-/// Loads in the first of several ways that the kernel accepts; if none works, returns the error of the least demanding one.
+/// Loads the programs in the first of several ways that the kernel accepts; if the kernel accepts none, returns the error of the least
+/// demanding way.
 pub(super) fn first_loaded<W, T>(
     ways: Vec<W>,
     least: W,
@@ -570,7 +571,7 @@ fn load_all(
     Ok(loaded)
 }
 
-/// Loads all of them; returns none if the kernel does not support them.
+/// Loads all of them; returns no programs if the kernel does not support them.
 ///
 /// # Errors
 /// Errors caused by a lack of resources, which are not about the programs.

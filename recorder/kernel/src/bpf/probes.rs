@@ -7,7 +7,7 @@
 //! ```
 //!
 //! The kernel removes perf's own probes, and events defined in tracefs, one after the other, and each time waits for all CPUs; for perf's
-//! own, once more for each CPU. For a link it waits once. Nothing can be left behind, because a link ends with its descriptor.
+//! own, once more for each CPU. For a link it waits once. No probe can be left behind, because a link ends with its descriptor.
 //!
 //! A program reads only registers and constants. Memory of a process may be on disk, and a program of this kind must not wait for it; the
 //! kernel's own probes may.
@@ -120,9 +120,9 @@ pub struct Probe {
     pub values: Vec<Value>,
 }
 
-/// The field of a sample for the value at this index, with this many bytes; `None` if samples have no room for it.
+/// The field of a sample for the value at this index, with this number of bytes; `None` if samples have no space for it.
 pub fn field(name: &str, index: usize, bytes: usize) -> Option<Field> {
-    // Values have 64 bits, of which the lower ones count.
+    // Values have 64 bits, of which the lower ones are used.
     let skipped = if cfg!(target_endian = "big") { 8_usize.checked_sub(bytes)? } else { 0 };
     (index < VALUES).then(|| Field {
         name: name.to_owned(),
@@ -138,7 +138,7 @@ pub fn field(name: &str, index: usize, bytes: usize) -> Option<Field> {
 /// The map in which the program finds the perf event of its CPU. `possible` is the number of possible CPUs.
 ///
 /// # Errors
-/// [`BpfError::Map`].
+/// Returns [`BpfError::Map`].
 pub fn output(sys: &dyn BpfSys, possible: usize) -> Result<Arc<OwnedFd>, BpfError> {
     let map = sys.map_create(&MapSpec {
         kind: MapKind::PerfEventArray,
@@ -159,10 +159,10 @@ pub struct Links {
 
 impl Links {
     /// Attaches the program to all locations. It writes to `outputs`; samples with a stack pointer are written to the second one. Nothing
-    /// is written while a CPU has no enabled event there.
+    /// is written while a CPU has no enabled event in that map.
     ///
     /// # Errors
-    /// [`BpfError`] of the first call that the kernel refuses; nothing stays attached then.
+    /// Returns [`BpfError`] of the first call that the kernel refuses; nothing stays attached then.
     pub fn open(
         sys: &dyn BpfSys,
         probes: &[Probe],

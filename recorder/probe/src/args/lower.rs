@@ -28,7 +28,7 @@ pub(crate) enum Arguments<'a> {
 /// Translates an argument into the kernel's syntax.
 ///
 /// # Errors
-/// When there is no such register or argument, or the kernel cannot fetch it.
+/// Returns an error if there is no such register or argument, or the kernel cannot fetch it.
 pub(crate) fn lower(arg: &Arg, arch: Arch, arguments: Arguments<'_>) -> Result<FetchArg, ArgError> {
     let Lowered { fetch, kind, moment } =
         place(&arg.value, arch, arguments).map_err(|problem| problem.of(arg))?;
@@ -108,7 +108,7 @@ fn place(value: &Value, arch: Arch, arguments: Arguments<'_>) -> Result<Lowered,
     }
 }
 
-/// Why the kernel cannot fetch a value.
+/// The reason why the kernel cannot fetch a value.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 enum Problem {
     #[error("unknown register on {arch}; expected {all}")]

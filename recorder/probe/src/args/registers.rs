@@ -116,7 +116,7 @@ pub(super) fn all(arch: Arch) -> String {
     }
 }
 
-/// Where a function finds an argument of at most 64 bits that is not a floating-point number.
+/// Where a function finds an argument of at most 64 bits, except floating-point numbers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Passed {
     /// In this register, by the kernel's name.

@@ -13,11 +13,11 @@ pub struct Selection<'a> {
     /// The function, by the name that matched.
     pub function: &'a Function,
     /// Its displayed name: the readable name without parameters, or with them if they are needed to distinguish it from another selected
-    /// one.
+    /// function.
     pub name: String,
 }
 
-/// How a pattern matched a name, the most certain way first.
+/// How a pattern matched a name, the most reliable way first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum Way {
     Raw,
@@ -33,7 +33,7 @@ enum Way {
 /// The functions that `pattern` matches, by address, each address once.
 ///
 /// A pattern that is a name is used as that name, even if it contains a `*` like C++ types. Among the ways to interpret a name, only the
-/// most exact one that finds something counts: `f` does not match `f<int>` if there is an `f`.
+/// most exact one that matches something counts: `f` does not match `f<int>` if there is an `f`.
 pub fn select<'a>(functions: &'a Functions, pattern: &str) -> Vec<Selection<'a>> {
     let wanted = squeeze(pattern);
     let glob = glob::is_glob(pattern).then(|| glob::of_name(&wanted));
@@ -44,7 +44,7 @@ pub fn select<'a>(functions: &'a Functions, pattern: &str) -> Vec<Selection<'a>>
         // A glob never matches the parts that the compiler split off functions.
         let glob = glob.as_ref().filter(|_| !function.is_split_off());
         if let Some(way) = meant(&wanted, glob, &names) {
-            // The best name of an address is first, and is kept.
+            // The best name of an address comes first and is used.
             found.entry(way).or_default().entry(function.address).or_insert((function, names));
         }
     }

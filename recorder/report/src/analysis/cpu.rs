@@ -30,7 +30,7 @@ pub(super) fn tenant(occupant: Occupant) -> Tenant {
 struct Burden(u64);
 
 impl Burden {
-    /// One CPU runs a thread and has others queued. The lower 32 bits count these CPUs, the upper 32 bits the free ones.
+    /// One CPU runs a thread and has others queued. The lower 32 bits count these CPUs; the upper 32 bits count the free CPUs.
     const QUEUED: Burden = Burden(1);
     /// One CPU is idle and has nothing queued.
     const FREE: Burden = Burden(0x1_0000_0000);
@@ -118,7 +118,7 @@ impl Queue {
 impl CpuState {
     fn new(begin: u64, counted: bool) -> CpuState {
         let mut history = History::default();
-        // An empty history has room.
+        // An empty history has free capacity.
         let _ = history.push(begin, Tenant::Unknown);
         CpuState {
             koid: 0,
@@ -162,7 +162,7 @@ impl CpuState {
     }
 }
 
-/// The relation of all CPUs: whether one has a queue while another is free.
+/// The relation between all CPUs: whether one has a queue while another is free.
 ///
 /// This is branch-free, since on a busy machine it changes all the time and is unpredictable.
 #[derive(Debug, Default)]

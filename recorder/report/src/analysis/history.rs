@@ -2,7 +2,8 @@
 //!
 //! A switch appends to a log. When the log is full, it is tidied, which needs the begins of the open waits: everything older than all of
 //! them is dropped, and if much remains, it is folded into *segments*. Instead of slices, a segment holds a sum for each thread. It reaches
-//! from the begin of one open wait to the begin of the next, so every open wait consists of whole segments and of entries of the log.
+//! from the beginning of one open wait to the beginning of the next, so every open wait consists of whole segments and of entries of the
+//! log.
 //!
 //! ```text
 //!  open waits           w1                w2         w3
@@ -17,8 +18,8 @@
 //! segment could have a sum for each thread, so the number of sums is limited too: beyond the limit, the smallest sums of a segment are
 //! dropped, and count as time in which it is unknown which thread had the CPU.
 //!
-//! The end of a wait adds up all of its entries and segments. If thousands of threads wait for one CPU, each of their waits has thousands.
-//! So the additions are limited to [`WORK_PER_SWITCH`] on average; time beyond that in a wait is unknown time, too.
+//! The end of a wait adds up all of its entries and segments. If thousands of threads wait for one CPU, each of their waits has thousands
+//! of sums. So the additions are limited to [`WORK_PER_SWITCH`] on average; time beyond that in a wait is unknown time, too.
 
 use std::cell::Cell;
 use std::time::Duration;
@@ -97,7 +98,7 @@ pub struct Shares {
     pub named: Vec<(u64, u64)>,
     /// The number of other threads.
     pub more: u64,
-    /// How long the other threads had the CPU in total.
+    /// The total time for which the other threads had the CPU.
     pub others: Duration,
     pub idle: Duration,
     pub unknown: Duration,
@@ -108,7 +109,7 @@ impl Segment {
         Segment { begin, end: begin, ..Segment::default() }
     }
 
-    /// Empties it, but keeps its allocated memory.
+    /// Empties it, but keeps the allocated memory.
     #[inline]
     pub(super) fn reset(&mut self, begin: u64) {
         (self.begin, self.end, self.idle, self.unknown) = (begin, begin, 0, 0);
@@ -155,7 +156,7 @@ impl Segment {
         self.unknown += self.threads.trim(most);
     }
 
-    /// Which threads had the CPU, except the given thread, which cannot have had it; the `named` threads that had it longest are listed.
+    /// The threads that had the CPU, except the given thread, which cannot have had it; the `named` threads that had it longest are listed.
     pub(super) fn shares(&self, except: u64, named: usize, shares: &mut Shares) {
         let first = &mut shares.named;
         first.clear();
@@ -277,7 +278,7 @@ impl History {
         }
     }
 
-    /// Takes this much of the remaining work. If not enough is left, returns false and keeps the rest for a later wait.
+    /// Takes this much of the remaining work. If the remaining budget is not enough, returns false and keeps the rest for a later wait.
     #[inline]
     fn may_add(&self, work: usize) -> bool {
         let left = self.work_left.get().checked_sub(work as u64);

@@ -223,7 +223,7 @@ impl<O: Observer> Analysis<O> {
         }
     }
 
-    /// Events of one CPU, or of any CPU, are missing up to the present time.
+    /// Events of one CPU, or of any CPU, are missing up to the current time.
     fn gap(&mut self, cpu: Option<Cpu>, events: Option<u64>) {
         let now = self.now;
         let mut begin = now;
@@ -242,7 +242,7 @@ impl<O: Observer> Analysis<O> {
             let (time, cpu) = (Nanos(now), number);
             self.observer.vacated(&Vacated { time, cpu, lost: Some(events), thread });
             let Some(on) = self.cpus.seen(number) else { continue };
-            // Any thread may have had the CPU since its last switch; from now on, it is the thread that is switched out next.
+            // Any thread may have had the CPU since its last switch; from now on, the thread that is switched out next has it.
             on.history.correct(Tenant::Unknown);
             let full = on.history.push(now, Tenant::Unknown);
             if let Some(change) = lost.change {

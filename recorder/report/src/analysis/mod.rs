@@ -74,7 +74,7 @@ pub struct Analysis<O = ()> {
     roster: Roster,
     /// The threads of COMMAND.
     family: CommandThreads,
-    /// When the recorder let COMMAND run, and when its process ended, if known.
+    /// When the recorder let COMMAND run, and when COMMAND's process ended, if known.
     command: (Option<u64>, Option<u64>),
     /// COMMAND's processes that the recorder has let run.
     let_run: FxHashSet<u64>,
@@ -162,7 +162,7 @@ pub(crate) fn analyse_from(
                 first.analysis = analysis;
                 match fate {
                     Fate::End => return Ok(ended(first.analysis, &reader).0),
-                    // In that case, the end of the trace does not matter.
+                    // In that case, the end of the trace is irrelevant.
                     Fate::Over => return Ok(first.analysis.finish().0),
                     Fate::Damage => first.analysis.damaged(),
                     Fate::NoThread => {}
@@ -171,7 +171,7 @@ pub(crate) fn analyse_from(
             Ok(false) if !first.is_over => first.offset = u64::MAX,
             Ok(_) => return Ok(ended(first.analysis, &reader).0),
             Err(Error::Damaged(_)) => {
-                // Most damaged traces have more than one damaged place.
+                // Most damaged traces have more than one damaged part.
                 first.offset = u64::MAX;
                 first.analysis.damaged();
             }

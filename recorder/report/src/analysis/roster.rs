@@ -20,7 +20,7 @@ use crate::tally::Tally;
 use fxtrec_gates::Metric;
 use fxtrec_units::convention::stand_in;
 
-/// How many waits of ended threads are kept with what they were for.
+/// The maximum number of waits of ended threads that are kept with the objects they were for.
 const MOST_WAITED: usize = 4096;
 
 /// Maximum number of ended threads that are kept individually.
@@ -99,7 +99,7 @@ pub(super) struct Roster {
     named: FxHashMap<u64, Named>,
     processes: FxHashMap<u64, Process>,
     texts: FxHashSet<Arc<str>>,
-    /// Room for names that programs register.
+    /// Space for names that programs register.
     pub(super) told: NameBudget,
     ended: Vec<ThreadReport>,
     groups: Groups,
@@ -110,8 +110,8 @@ pub(super) struct Roster {
     pub(super) delays: Delays,
     /// The merged threads whose names are still known.
     fading: VecDeque<u64>,
-    /// What threads waited for, by thread and beginning of the wait: for the longest waits of threads that have not ended, and for some
-    /// of the others.
+    /// The objects that threads waited for, by thread and beginning of the wait: for the longest waits of threads that have not ended, and
+    /// for some of the others.
     waited: FxHashMap<(u64, u64), String>,
 }
 
@@ -188,7 +188,7 @@ impl Roster {
             let doing = &live.doing;
             let waits = doing.state.is_waiting() && doing.cpu == cpu && machine.knows(doing);
             let since = doing.since.0;
-            // Before that it was in another queue, which is not part of this CPU's history.
+            // Before that, it was in another queue, which is not part of this CPU's history.
             let way = live.way.as_ref().filter(|way| way.begin == since);
             waits.then(|| way.map_or(since, |way| way.at))
         };
@@ -204,7 +204,7 @@ impl Roster {
         new
     }
 
-    /// Whether there is room for a name that a program registers.
+    /// Whether there is space for a name that a program registers.
     fn has_room(&mut self, name: &str, is_new: bool) -> bool {
         let is_new_name = !self.texts.contains(name);
         self.told.has_room(name, is_new_name, is_new)
@@ -363,7 +363,7 @@ impl Roster {
         self.groups.add(report);
     }
 
-    /// The report of a thread; `None` if there is nothing to report.
+    /// The report of a thread; `None` if there is no data to report.
     fn report(&mut self, mut live: Live, family: &CommandThreads) -> Option<ThreadReport> {
         let stats = Stats {
             metrics: freeze(std::mem::take(&mut live.tallies)),
@@ -411,7 +411,7 @@ impl Roster {
         }
     }
 
-    /// Takes what a thread waited for in the wait that began then.
+    /// Removes and returns the object that a thread waited for in the wait that began at that time.
     pub(super) fn waited_for(&mut self, koid: u64, begin: u64, what: impl FnOnce() -> String) {
         let is_listed = match self.slots.get(&koid) {
             Some(slot) => {

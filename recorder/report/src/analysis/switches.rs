@@ -77,8 +77,8 @@ pub(super) fn shown_change(change: &Change<Key>) -> Change<Koid> {
 }
 
 impl<O: Observer> Analysis<O> {
-    /// A CPU switches from one thread to another, at the present time. The code is inlined for switches that are not inferred and whose
-    /// state needs no details, which saves much of it.
+    /// A CPU switches from one thread to another at the current time. The code is inlined for switches that are not inferred and whose
+    /// state needs no details; most of the work is not needed for these.
     #[inline(always)]
     pub(super) fn switch(
         &mut self,
@@ -171,13 +171,13 @@ impl<O: Observer> Analysis<O> {
         }
     }
 
-    /// The outgoing thread is not the known occupant. Returns how long it had the CPU, if that is known.
+    /// The outgoing thread is not the known occupant. Returns how long the thread had the CPU, if that is known.
     #[cold]
     fn met_unexpectedly(&mut self, left: &Left<Key>, outgoing: Occupant, inferred: bool) -> u64 {
         let CpuInterval { cpu, since, until, begin, .. } = left.tenure;
         let on = self.cpus.get(cpu.0);
         if left.met == Met::Displaced {
-            // A switch is missing without any record of a loss: which thread had the CPU since the last one is unknown.
+            // A switch is missing although no loss was recorded: the thread that had the CPU since the last switch is unknown.
             on.history.correct(Tenant::Unknown);
             if let Some(change) = left.displaced {
                 self.vanished(cpu, change.thread);
@@ -195,7 +195,7 @@ impl<O: Observer> Analysis<O> {
         until.0.saturating_sub(since.0)
     }
 
-    /// A thread is no longer on the CPU, since an unknown time.
+    /// A thread is no longer on the CPU; the time at which it left is unknown.
     pub(super) fn vanished(&mut self, cpu: Cpu, key: Key) {
         let on = self.cpus.get(cpu.0);
         let live = self.roster.live(key.slot);
@@ -286,7 +286,7 @@ impl<O: Observer> Analysis<O> {
     fn switched_in(&mut self, cpu: Cpu, change: &Change<Key>, said: Option<&SwitchArgs<'_>>) {
         let (now, inferred) = (self.now, inferred(said));
         let Key { koid, slot } = change.thread;
-        // A thread outside the scope may run without a record of it, so an earlier preemption does not determine its kind of wait.
+        // A thread outside the scope may run without being recorded, so an earlier preemption does not determine the kind of its wait.
         let unseen = self.narrow && !self.roster.is_in_scope(koid);
         let before = change.before;
         let waited_for = match before.state {
@@ -396,7 +396,7 @@ impl<O: Observer> Analysis<O> {
         let state = change.before.state;
         match metric(state) {
             _ if is_gate => (live.blocked, live.woken_from) = (None, None),
-            // The wait that began before the gap is over.
+            // The wait that began before the gap has ended.
             Some(metric) if state.is_waiting() => censor(live, self.cpus.get(cpu.0), metric),
             Some(metric) => {
                 let length = now.saturating_sub(change.before.since.0);
@@ -427,8 +427,8 @@ impl<O: Observer> Analysis<O> {
         Some(change.after)
     }
 
-    /// Whether this wake-up is the moment at which the recorder lets COMMAND run. COMMAND's process is created before the recorder is
-    /// ready, and waits for it; without a recorder, there is no such wait.
+    /// Whether this wake-up is the one with which the recorder lets COMMAND run. COMMAND's process is created before the recorder is ready,
+    /// and waits for it; without a recorder, there is no such wait.
     #[cold]
     fn let_run(&mut self, command: u64, waker: u64) -> bool {
         let is_it = waker != BY_INTERRUPT

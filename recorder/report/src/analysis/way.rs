@@ -15,7 +15,7 @@ use crate::model::Move;
 /// The maximum number of moves that are listed for a wait.
 const MOST_MOVES: usize = 16;
 
-/// The maximum number of threads whose shares are kept for the queues that a thread has left.
+/// The maximum number of threads whose shares are stored for the queues that a thread has left.
 const MOST_SUMS: usize = 64;
 
 /// Where a thread waited before it changed queues.

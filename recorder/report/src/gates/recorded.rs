@@ -95,7 +95,7 @@ impl<'r> Recorded<'r> {
     }
 
     /// The waits of a metric whose stacks meet a condition, the longest first. A wait without a stack is in no function. `perhaps`: also
-    /// those that may meet it in a function without a name, or in a stack that was lost.
+    /// those that might meet it in a function without a name, or in a stack that was lost.
     fn waits(&self, metric: Metric, condition: &Condition, perhaps: bool) -> Vec<&stacks::Wait> {
         let Some(blocked) = &self.blocked else { return Vec::new() };
         let fits = |wait: &&stacks::Wait| {
@@ -311,7 +311,7 @@ impl Evidence for Recorded<'_> {
             .map(|(report, thread)| (part(quantity, thread).unwrap_or(0.0), report, thread))
             .filter(|(part, ..)| *part > 0.0)
             .collect();
-        // Equal ones are sorted by name and id, so that the output is always the same.
+        // Equal threads are sorted by name and id, so that the output is always the same.
         chosen.sort_by(|a, b| {
             b.0.total_cmp(&a.0).then_with(|| (&a.2.comm, a.2.tid).cmp(&(&b.2.comm, b.2.tid)))
         });
@@ -440,7 +440,7 @@ fn until(moment: Nanos, begin: Nanos) -> String {
     format!(", until {seconds:.6} s")
 }
 
-/// A thread, and the known facts about its worst moment.
+/// A thread, and the known facts about its worst value.
 fn describe(quantity: &Quantity, report: &Report, thread: &ThreadReport, begin: Nanos) -> String {
     let name = match (thread.tid, thread.threads) {
         (Some(tid), _) => format!("{} ({tid})", thread.comm),

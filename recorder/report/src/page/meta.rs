@@ -194,7 +194,7 @@ impl Contents<'_> {
             };
             Some(json!([late.tile, head, cpu, thread.0, self.at(late.since), ran_since]))
         };
-        // Such an event only matters if a tile that it concerns is in the page.
+        // Such an event is relevant only if a tile that it concerns is in the page.
         let matters = |late: &&Late| {
             let first = self.starts.partition_point(|&start| start <= late.since).saturating_sub(1);
             let before = self.blocks.tiles.get(first..late.tile).unwrap_or_default();

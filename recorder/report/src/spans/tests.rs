@@ -26,8 +26,8 @@ fn parts(report: &SpanReport) -> (Vec<(&'static str, u64)>, u64) {
     (all.filter(|part| part.1 > 0).collect(), time.unknown / 1000)
 }
 
-/// COMMAND's process is 100; its thread 101 has a span from 0 to 100 us. In this span, the thread waits while the CPU is used by COMMAND's
-/// own 102, and by 201, which existed before.
+/// COMMAND's process is 100; its thread 101 has a span from 0 to 100 us. In this span, the thread waits while COMMAND's own 102, and 201,
+/// which existed before, use the CPU.
 fn late() -> Scene {
     let mut scene = Scene::of_command(ALL, 100);
     scene.switch(0, 0, 0, Leaves::R, 101);

@@ -248,7 +248,7 @@ fn nanos(duration: Duration) -> u64 {
 }
 
 impl Blocked {
-    /// The blocked time of all waits together.
+    /// The total blocked time of all waits.
     pub fn total(&self) -> Duration {
         self.waits.iter().map(|wait| wait.blocked).sum()
     }

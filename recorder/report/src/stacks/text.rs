@@ -56,7 +56,7 @@ fn write_stack(
     Ok(())
 }
 
-/// The threads that waited in a place: the one with the longest time, and the number of others.
+/// The threads that waited in one location: the one with the longest time, and the number of others.
 fn threads(place: &StackWaits<'_>) -> String {
     let mut of: Vec<(u64, Duration, &Wait)> = Vec::new();
     for wait in &place.waits {

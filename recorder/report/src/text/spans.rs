@@ -234,7 +234,7 @@ Spans, with the sum of each part of their time:
         let called = |category, name| called(&SpanName { category, name, is_async: false });
         assert_eq!(called("", "GET /"), "GET /");
         assert_eq!(called("app", "GET /"), "app:GET /");
-        // The text that is shown can be used to choose a span.
+        // The displayed text can be used to choose a span.
         let is_called = fxtrec_blame::spans::is_called;
         assert!(is_called(("", "GET /"), "GET /") && is_called(("app", "GET /"), "app:GET /"));
     }

@@ -91,7 +91,7 @@ pub fn worst_of_all(report: &Report) -> Option<(&'static str, String)> {
     Some(("worst delay", text))
 }
 
-/// What a thread waited for, after its system call.
+/// The object that a thread waited for, after its system call.
 fn on(sleep: &Sleep) -> String {
     let what = sleep.waited_for.as_ref();
     what.map_or_else(String::new, |what| format!(" on {}", escape::line(what)))

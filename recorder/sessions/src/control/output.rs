@@ -9,7 +9,7 @@
 //!
 //! Pieces are whole records, so when the queue is empty, the output ends at a record boundary. Appending never waits, neither for a slow
 //! reader nor for one that has exited. A [process](super::writer) that can be killed writes to the client's descriptor, and a piece counts
-//! as written once it confirms that.
+//! as written once that process confirms it.
 
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
@@ -26,7 +26,7 @@ const PATIENCE: Duration = Duration::from_secs(30);
 /// How often to check whether the session has ended while a reader reads nothing.
 const LOOK: Duration = Duration::from_millis(200);
 
-/// Called with the reason when nothing more can be written.
+/// Called with the reason when no more data can be written.
 pub(super) type OnFailure = Box<dyn FnOnce(String) + Send>;
 
 /// The queue and its state.
@@ -77,7 +77,7 @@ impl Output {
     /// Starts the thread. With `deferred`, nothing is written before [`Output::release`] or [`Output::close`].
     ///
     /// # Errors
-    /// When no thread can be started.
+    /// Returns an error when no thread can be started.
     pub(super) fn start(
         writer: Writer,
         destination: Destination,
@@ -140,7 +140,7 @@ impl Output {
         let mut state = self.lock();
         state.closed = true;
         (state.defers, state.deferred) = (false, false);
-        // Its session has ended, so there is nothing left to abort.
+        // Its session has ended, so there is nothing to abort.
         state.on_failure = None;
         self.0.changed.notify_all();
     }
@@ -150,7 +150,7 @@ impl Output {
         self.lock().total
     }
 
-    /// The reason if nothing more can be written.
+    /// The reason, if no more data can be written.
     pub(super) fn failure(&self) -> Option<String> {
         self.lock().failed.clone()
     }
@@ -282,7 +282,7 @@ impl Output {
         self.0.changed.notify_all();
         drop(state);
         if let Some(tell) = tell {
-            // In a separate thread, since the callback may append, or wait for this thread.
+            // In a separate thread, because the callback may append, or wait for this thread.
             let thread = std::thread::Builder::new().name("fxtrec-abort".to_owned());
             // Without a thread, the session continues and reports the failure when it is stopped.
             drop(thread.spawn(move || tell(reason)));

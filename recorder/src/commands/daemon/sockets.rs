@@ -79,7 +79,7 @@ impl Sockets {
     /// Creates the sockets that were not `passed`.
     ///
     /// # Errors
-    /// [`DaemonError`]; `Running` when another daemon owns the sockets.
+    /// Returns [`DaemonError`]; `Running` when another daemon owns the sockets.
     pub(super) fn open(
         folder: &Path,
         group: Option<&str>,

@@ -44,7 +44,7 @@ const NAMES: usize = 4;
 /// The maximum number of bytes that may wait to be written; beyond that the manager waits, and providers drop and count records.
 const IN_FLIGHT_BYTES: usize = 32 * 1024 * 1024;
 
-/// The memory of a piece in addition to its records: mostly the channel that confirms its write.
+/// The memory of a piece in addition to its records: mostly the channel that confirms the write.
 const PIECE_BYTES: usize = 1024;
 
 /// The state before COMMAND runs: the socket.
@@ -153,7 +153,7 @@ impl Providers {
         // The begin records of open spans may have been overwritten.
         let until = past::deadline();
         for section in self.sections().iter().filter(|_| circular) {
-            // If the drain thread is gone, so is the output.
+            // If the drain thread has ended, there is no output either.
             let _ = self.drain.send(Request::Write(past::whole(section, until)));
         }
         stopped

@@ -1,4 +1,4 @@
-//! What is proposed for a cause.
+//! The proposal for a cause.
 
 use fxt_writer::Value;
 use fxtrec_report::scene::{Leaves, Scene};

@@ -42,7 +42,7 @@ pub(super) struct Truth {
     has: Vec<Vec<Option<usize>>>,
     /// By thread: the times at which it was woken, and its wakers.
     pub(super) woken: Vec<Vec<(u64, WokenBy)>>,
-    /// By thread: its first record, if that says that it slept until then; else 0.
+    /// By thread: its first record, if that shows that it slept until then; else 0.
     first: Vec<usize>,
 }
 
@@ -228,7 +228,7 @@ pub(super) fn explained(
 ) -> Option<(Truth, (usize, usize), Explanation)> {
     let (scene, truth) = play(steps);
     let (from, to) = between(&truth, cuts);
-    // Where the interval ends before that, nothing is known.
+    // If the interval ends before that, nothing is known.
     if from >= to || !truth.is_seen(which) || to < truth.first[which] {
         return None;
     }

@@ -23,8 +23,8 @@ const WORD: usize = size_of::<u64>();
 /// The category of fxtrec's own events, if the head does not register it as a string.
 const OWN: &[u8] = b"fxtrec";
 
-/// The records of `pieces` that matter to [`rewind`](super::rewind::rewind), with `now` at their end. `None` if this cannot be decided: a
-/// record is cut by the end of a piece, a record is malformed, or a duration is on a thread of the thread table.
+/// The records of `pieces` that are relevant to [`rewind`](super::rewind::rewind), with `now` at their end. `None` if this cannot be
+/// determined: a record is cut by the end of a piece, a record is malformed, or a duration is on a thread of the thread table.
 pub(super) fn filter_relevant(pieces: &[&[u8]], now: &Moment) -> Option<Vec<u8>> {
     let mut filter = Filter::new(now);
     for piece in pieces {
@@ -80,7 +80,7 @@ impl<'a> Filter<'a> {
         self.perhaps = self.unseen.iter().fold(0, |bits, koid| bits | bit(koid.0));
     }
 
-    /// `None` if the record has too few words, or is of a kind that this filter does not understand.
+    /// `None` if the record has too few words, or is of a kind that this filter does not know.
     #[inline(always)]
     fn take(&mut self, record: &'a [u8]) -> Option<()> {
         let first = word(record, 0)?;
@@ -119,7 +119,7 @@ impl<'a> Filter<'a> {
         word.is_none_or(|word| word & bit(cpu) == 0)
     }
 
-    /// Whether the thread may be one that waits at the end.
+    /// Whether the thread may be waiting at the end.
     #[inline(always)]
     fn concerns(&self, koid: u64) -> bool {
         self.perhaps & bit(koid) != 0
@@ -158,7 +158,7 @@ impl<'a> Filter<'a> {
         seen
     }
 
-    /// Keeps a record that has a time.
+    /// Keeps a record with a time.
     fn keep(&mut self, record: &[u8]) {
         let first = word(record, 0).unwrap_or_default();
         self.begun |=
@@ -209,7 +209,7 @@ fn bit(number: u64) -> u64 {
     1 << (number % 64)
 }
 
-/// Whether a string ref is the known string. An inline one begins `rest`.
+/// Whether a string ref is the known string. An inline name begins `rest`.
 fn is(reference: u64, known: Text<'_>, text: &[u8], rest: &[u8]) -> bool {
     match known {
         Text::Indexed(index) if string_ref::INLINE.get(reference) == 0 => {
@@ -258,7 +258,7 @@ mod tests {
         Span { category: own("code"), name: own(name) }
     }
 
-    /// The beginning that the selected records give, which must be that of the whole trace.
+    /// The beginning that the selected records determine, which must be that of the whole trace.
     fn begun(records: &[u8], now: &Moment) -> Moment {
         let essential = filter_relevant(&[records], now).expect("sound records");
         assert!(essential.len() <= records.len());

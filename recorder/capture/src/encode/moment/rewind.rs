@@ -28,11 +28,11 @@ use super::{Label, Moment, RunnableThread, Span, Track};
 use crate::encode::weight::NICE_0;
 use fxtrec_units::Nanos;
 
-/// When the trace of `pieces` begins, and the state of the machine at that time. `now` is the state at its end, and `head` has the
+/// When the trace of `pieces` begins, and the state of the machine at that time. `now` is the state at its end, and `head` contains the
 /// strings that the records of the pieces refer to.
 ///
 /// # Errors
-/// When the trace cannot be read.
+/// Returns an error when the trace cannot be read.
 pub fn rewind(
     head: &[u8],
     pieces: &[&[u8]],
@@ -50,7 +50,7 @@ pub fn rewind(
 /// The same as [`rewind`], for a trace that is read record by record.
 ///
 /// # Errors
-/// When the trace cannot be read.
+/// Returns an error when the trace cannot be read.
 pub fn rewind_trace(
     trace: &mut Reader<'_>,
     now: &Moment,

@@ -1,4 +1,4 @@
-//! Where one piece of a trace ends and the next begins, and the reconstructed beginning of a trace whose first part is lost.
+//! Boundaries between parts of a trace, and the reconstructed beginning of a trace whose first part is lost.
 
 use fxt_reader::Reader;
 
@@ -20,7 +20,7 @@ fn contender(koid: u64) -> RunnableThread {
     RunnableThread { koid: Koid(koid), weight: 1024 }
 }
 
-/// Ends the piece, and continues in a new one with the required beginning.
+/// Ends the part, and continues in a new one with the required beginning.
 fn rotate(scene: &mut Scene, time: u64) {
     let beginning = scene.encoder.rotate(Nanos(time)).expect("memory takes every record");
     scene.begin_anew(&beginning);

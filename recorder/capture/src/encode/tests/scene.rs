@@ -54,7 +54,7 @@ fn head() -> Result<Vec<u8>, WriteError<Infallible>> {
 }
 
 impl Scene {
-    /// The whole machine in the initial pid namespace, with nothing known.
+    /// A recording of the whole machine in the initial pid namespace, with nothing known yet.
     pub(super) fn new() -> Scene {
         Scene::of(Threads::new(Ids::Initial, Box::new(Proc::default())))
     }
@@ -84,7 +84,7 @@ impl Scene {
         self.told();
     }
 
-    /// Drops the trace so far, and starts a new one that begins with this after its head.
+    /// Drops the trace so far, and starts a new trace that begins with this after its head.
     pub(super) fn begin_anew(&mut self, beginning: &[u8]) {
         *self.encoder.lanes() = head().expect("a head");
         self.encoder.lanes().extend(beginning);

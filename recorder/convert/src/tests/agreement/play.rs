@@ -1,4 +1,4 @@
-//! A machine on which a story is played: the recorder's trace of it, and the states in the scheduling state machine.
+//! A machine that plays a story: the recorder's trace of the story, and the states according to the scheduling state machine.
 
 use std::collections::BTreeMap;
 
@@ -117,7 +117,7 @@ fn what(state: State) -> &'static str {
     }
 }
 
-/// The true place of a thread.
+/// The actual place of a thread.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Place {
     On(u16),
@@ -284,7 +284,7 @@ impl Play {
         self.show_occupant(cpu);
     }
 
-    /// While a thread in scope waits for a CPU, the trace shows what has it.
+    /// While a thread in scope waits for a CPU, the trace shows which thread has it.
     fn show_occupant(&mut self, cpu: u16) {
         let at = usize::from(cpu);
         let now = self.on[at];

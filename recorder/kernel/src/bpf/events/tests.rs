@@ -12,7 +12,7 @@ use super::*;
 use crate::sys::Mapping;
 use crate::units::Tid;
 
-/// Grants maps as files, which can be mapped in the same way, and refuses what the test selects.
+/// Creates maps as files, which can be mapped in the same way, and refuses the calls that the test selects.
 #[derive(Debug, Default)]
 struct Kernel {
     /// The largest value that a map may have.
@@ -166,7 +166,7 @@ impl Writer {
             [(at, &record[..]), (lane::at::HEAD as usize, &self.head.to_ne_bytes()[..])]
         {
             assert!(at + bytes.len() <= self.mapping.len());
-            // SAFETY: the assertion keeps the bytes inside of the mapping, and the lane's reader holds no reference.
+            // SAFETY: the assertion ensures that the bytes are inside the mapping, and the lane's reader holds no reference.
             unsafe { self.mapping.base().add(at).copy_from(bytes.as_ptr(), bytes.len()) };
         }
     }
@@ -240,7 +240,7 @@ fn assert_sets(how: impl Fn(BorrowedFd<'_>, &[(u32, BorrowedFd<'_>)]) -> io::Res
     let maps: Vec<OwnedFd> = (0..100).map(|_| linux.map_create(&inner).expect("a map")).collect();
     let outer = linux.map_create(&MapSpec::of_maps(200, Some(maps[0].as_fd())));
     let outer = outer.expect("a map of maps");
-    // Every second slot remains empty, and their order is not that of the keys.
+    // Every second slot stays empty, and the order differs from that of the keys.
     let placed: Vec<_> =
         maps.iter().enumerate().map(|(at, map)| (198 - 2 * at as u32, map.as_fd())).collect();
     how(outer.as_fd(), &placed).expect("the kernel takes them");

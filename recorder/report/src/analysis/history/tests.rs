@@ -1,4 +1,4 @@
-//! Compares histories with a model that keeps everything.
+//! Compares histories with a model that stores everything.
 
 use std::collections::BTreeMap;
 
@@ -53,7 +53,7 @@ fn a_stretch_is_shared_out_among_those_who_had_the_cpu_in_it() {
 #[test]
 fn what_is_added_up_is_limited_for_each_switch_and_the_rest_is_unknown() {
     const THREADS: u64 = 10_000;
-    // All threads wait from the beginning, and get the CPU one after the other for 1 ns each.
+    // All threads wait from the beginning, and get the CPU one after another for 1 ns each.
     let mut history = History::default();
     let (mut added, mut unknown) = (0, 0);
     for at in 0..THREADS {
@@ -128,7 +128,7 @@ enum Step {
     Begin(u64),
     /// After this time, one of the waits ends.
     End(u64, usize),
-    /// Its tenant is corrected to another one.
+    /// The thread that had the CPU is corrected to another one.
     Correct(Tenant),
     /// The history is tidied early.
     Tidy,

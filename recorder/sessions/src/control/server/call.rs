@@ -24,7 +24,7 @@ pub(super) struct Request {
     pub(super) oneway: Option<bool>,
 }
 
-/// Why a call is rejected.
+/// The reason why a call is rejected.
 #[derive(Debug)]
 pub(super) enum Refusal {
     Controller(ControllerError),
@@ -43,7 +43,7 @@ impl From<ControllerError> for Refusal {
 pub(super) struct Parameters(pub(super) Map<String, Value>);
 
 impl Parameters {
-    /// Takes a parameter out; a missing one is null.
+    /// Removes and returns a parameter; a missing one is null.
     pub(super) fn take<T: DeserializeOwned>(&mut self, name: &str) -> Result<T, ControllerError> {
         let value = self.0.remove(name).unwrap_or(Value::Null);
         serde_json::from_value(value).map_err(|error| bad(name, error.to_string()))

@@ -46,7 +46,7 @@ use crate::probe::{ArgKind, Context, FetchArg, FileVersion, Moment, Site, SiteKi
 /// Adds every location that the specs name. With `bpf`, a program records as many of them as it can.
 ///
 /// # Errors
-/// [`ExtraError`].
+/// Returns [`ExtraError`].
 pub(super) fn open(
     sys: &dyn Sys,
     bpf: Option<&dyn BpfSys>,
@@ -90,7 +90,7 @@ pub(super) fn open(
 struct Opening {
     begun: Instant,
     progress: Progress,
-    /// The inner value is `None` if no line is wanted.
+    /// The inner value is `None` if no line is requested.
     live: Option<Option<Live>>,
 }
 
@@ -108,7 +108,7 @@ impl Opening {
         }
         // COMMAND does not run yet.
         let live = self.live.get_or_insert_with(|| Live::new(self.progress, false));
-        // If the terminal is gone, so is the line.
+        // If the terminal is gone, the line is gone too.
         let _ = live.as_mut().map(|live| live.draw_part(what, (done as u64, all as u64), ""));
     }
 }
@@ -120,8 +120,8 @@ impl Drop for Opening {
     }
 }
 
-/// From this number of probes times CPUs, probes without arguments are defined in tracefs as well: perf's own kind leaves nothing behind,
-/// but takes long to remove.
+/// If the number of probes times CPUs reaches this value, probes without arguments are also defined in tracefs: perf's own kind leaves
+/// nothing behind, but takes long to remove.
 const MANY: usize = 8;
 
 /// The number of probes that a site needs.
@@ -262,7 +262,7 @@ impl<'a> Places<'a> {
         }
     }
 
-    /// Adds one end of a site, with the arguments of `moment`, or all arguments.
+    /// Adds one end of a site, with the arguments to be recorded at `moment`, or all arguments.
     fn put(
         &mut self,
         extras: &mut Extras,
@@ -358,7 +358,7 @@ impl<'a> Places<'a> {
             let fields = fields(&mut extras.catalog, &shared.format, args)?;
             return Ok((What::Elsewhere, fields));
         }
-        // Before Linux 5.4 such numbers do not exist.
+        // Before Linux 5.4 there are no such numbers.
         let Ok(defined) = definitions.add(place, &numbered) else {
             let Defined { format, .. } = definitions.add(place, &fetches)?;
             let fields = fields(&mut extras.catalog, &format, args)?;

@@ -35,7 +35,7 @@ use crate::units::text::{bytes, short};
 /// A file reaches back at least this far before the trigger, so that a few events show the state of each thread.
 const LEAD: Nanos = Nanos(100_000_000);
 
-/// The content of the engine at one moment.
+/// The content of the engine at one point in time.
 #[derive(Debug)]
 pub(in crate::commands::record) struct Records {
     /// The records that name everything in the buffers.
@@ -46,7 +46,7 @@ pub(in crate::commands::record) struct Records {
     pub(super) stacks: Vec<u8>,
     /// The state of the machine at their end.
     pub(super) now: Moment,
-    /// The description of the recording up to that moment.
+    /// The description of the recording up to that time.
     pub(super) ending: Ending,
     /// Whether older records were overwritten.
     pub(super) overwritten: bool,
@@ -72,7 +72,7 @@ pub(in crate::commands::record) struct Shot {
     pub(super) records: Arc<Records>,
 }
 
-/// Why a snapshot could not be written.
+/// The reason why a snapshot could not be written.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub(in crate::commands::record) enum SnapshotError {
@@ -308,7 +308,7 @@ impl Snapshots {
     }
 }
 
-/// The beginning of a file: the head, as of `time`, names, and a moment with its time.
+/// The beginning of a file: the head, as of `time`, the names, and the state of the machine with its time.
 pub(super) fn opening(
     beginning: &Beginning,
     time: Nanos,

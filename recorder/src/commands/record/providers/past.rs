@@ -58,7 +58,8 @@ pub(in crate::commands::record) fn deadline() -> Instant {
     Instant::now() + Duration::from_secs(5)
 }
 
-/// A whole section, to be appended to an archive that has nothing of its provider. After `until`, no begin records of open spans are added.
+/// A whole section, to be appended to an archive that contains nothing of its provider. After `until`, no begin records of open spans are
+/// added.
 pub(in crate::commands::record) fn whole(section: &Section, until: Instant) -> Vec<u8> {
     let mut records = if Instant::now() < until { opened(section) } else { Vec::new() };
     records.extend_from_slice(&section.records);
@@ -67,12 +68,12 @@ pub(in crate::commands::record) fn whole(section: &Section, until: Instant) -> V
     whole
 }
 
-/// The parts of sections within `window`, to be appended to an archive that has nothing of their providers. The recording has reached
+/// The parts of sections within `window`, to be appended to an archive that contains nothing of their providers. The recording has reached
 /// `now`. Sections not processed by `until` are missing and reported as lost.
 ///
 /// # Errors
 ///
-/// When a section cannot be read.
+/// Returns an error when a section cannot be read.
 pub(in crate::commands::record) fn window(
     sections: &[Section],
     window: &Window,
