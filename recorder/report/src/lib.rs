@@ -63,8 +63,8 @@ pub use fxtrec_gates::{Metric, NoSuchMetric, SpanPart};
 pub use fxtrec_units::glob::{Pattern, PatternError};
 pub use groups::GroupBy;
 pub use model::{
-    Antagonist, Blocked, CpuReport, Delay, Gap, Incident, Losses, Move, Origin, Party,
-    ProcessReport, ProviderLosses, RecordGap, Recorder, Report, Sleep, Span, Stats, ThreadReport,
+    Antagonist, Blocked, CpuReport, Delay, Gap, Incident, Losses, Move, Origin, ProcessReport,
+    ProviderLosses, RecordGap, Recorder, Report, Sleep, Span, Stats, ThreadInfo, ThreadReport,
     Wait, WorstSpan,
 };
 pub use selection::{Moment, Selection, ThreadFilter, TimeRange, Who};

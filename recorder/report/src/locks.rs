@@ -17,7 +17,7 @@ use fxtrec_blame::track::{About, Begin, By, Lock, Sink, Tracker};
 use rustc_hash::FxHashMap;
 
 use super::distribution::Distribution;
-use super::model::{Party, Report};
+use super::model::{Report, ThreadInfo};
 use super::selection::Selection;
 use super::tally::Tally;
 
@@ -48,11 +48,11 @@ pub struct LockRow {
     /// How long threads were blocked on it.
     pub waits: Distribution,
     /// The holders when waits began, and how long these waits were; the longest first. `None` represents an unknown holder.
-    pub held_by: Vec<(Option<Party>, Duration)>,
+    pub held_by: Vec<(Option<ThreadInfo>, Duration)>,
     /// The threads that woke waiters of a kernel lock, and how long these had waited; the longest first.
-    pub released_by: Vec<(Option<Party>, Duration)>,
+    pub released_by: Vec<(Option<ThreadInfo>, Duration)>,
     /// The threads that waited, the longest first.
-    pub waiters: Vec<(Party, Duration)>,
+    pub waiters: Vec<(ThreadInfo, Duration)>,
 }
 
 /// The waits of one thread for one lock.
@@ -123,10 +123,10 @@ impl Sink for Locks {
     }
 }
 
-fn party(roster: &Roster, thread: Index) -> Party {
+fn thread_info(roster: &Roster, thread: Index) -> ThreadInfo {
     let koid = roster.koid(thread);
     let process = roster.process(koid);
-    Party {
+    ThreadInfo {
         koid: Koid(koid),
         comm: roster.comm(koid).unwrap_or_default().into(),
         pid: process.map(|process| roster.tid(process)),
@@ -136,9 +136,13 @@ fn party(roster: &Roster, thread: Index) -> Party {
     }
 }
 
-fn parties(all: Vec<(Option<Index>, Duration)>, roster: &Roster) -> Vec<(Option<Party>, Duration)> {
-    let party = |(who, sum): (Option<Index>, Duration)| (who.map(|who| party(roster, who)), sum);
-    all.into_iter().map(party).collect()
+fn thread_infos(
+    all: Vec<(Option<Index>, Duration)>,
+    roster: &Roster,
+) -> Vec<(Option<ThreadInfo>, Duration)> {
+    let thread_info =
+        |(who, sum): (Option<Index>, Duration)| (who.map(|who| thread_info(roster, who)), sum);
+    all.into_iter().map(thread_info).collect()
 }
 
 fn longest_first<K>(
@@ -178,7 +182,7 @@ pub fn measure(
     let roster = &tracker.roster;
     let mut found = BTreeMap::<(bool, Option<u64>, u64), Vec<(Index, Growing)>>::new();
     for ((thread, is_kernel, address), growing) in locks.of {
-        let waiter = party(roster, thread);
+        let waiter = thread_info(roster, thread);
         let is_left_out =
             selection.leaves_out_recorder() && tracker.family.is_recorder(roster, waiter.koid.0);
         if selection.threads.admits(waiter.who()) && !is_left_out {
@@ -214,11 +218,11 @@ pub fn measure(
             pid: process.map(|process| roster.tid(process)),
             process: name.unwrap_or_default().into(),
             waits: Distribution::merge(waits.iter()),
-            held_by: parties(held_by, roster),
-            released_by: parties(released_by, roster),
+            held_by: thread_infos(held_by, roster),
+            released_by: thread_infos(released_by, roster),
             waiters: waiters
                 .into_iter()
-                .map(|(thread, sum)| (party(roster, thread), sum))
+                .map(|(thread, sum)| (thread_info(roster, thread), sum))
                 .collect(),
         });
     }

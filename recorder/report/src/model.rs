@@ -94,7 +94,7 @@ pub struct Report {
 /// An interval in which a thread was unusually late, and why.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Incident {
-    pub thread: Party,
+    pub thread: ThreadInfo,
     pub span: Span,
     /// The explanation of `fxtrec why`.
     pub sentence: String,
@@ -366,7 +366,7 @@ pub struct Wait {
     /// The index of its trace, if there are several.
     pub trace: Option<usize>,
     /// The thread that waited, by its name at that time.
-    pub thread: Party,
+    pub thread: ThreadInfo,
     /// [`Metric::Wakeup`] or [`Metric::Preemption`].
     pub metric: Metric,
     pub span: Span,
@@ -381,7 +381,7 @@ pub struct Wait {
     /// The cgroup whose quota that was, if known.
     pub throttled_by: Option<Arc<str>>,
     /// Its waker, if recorded.
-    pub waker: Option<Party>,
+    pub waker: Option<ThreadInfo>,
     /// Whether an interrupt woke it.
     pub by_interrupt: bool,
     /// The threads that had the CPU on which it was queued, the longest first.
@@ -406,7 +406,7 @@ impl Wait {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Sleep {
     /// The thread, by its name at the end.
-    pub thread: Party,
+    pub thread: ThreadInfo,
     /// [`Metric::Blocked`] or [`Metric::BlockedUninterruptible`].
     pub metric: Metric,
     /// From the switch out to the wake-up.
@@ -414,7 +414,7 @@ pub struct Sleep {
     /// The number of the system call that it was in, if known.
     pub call: Option<u16>,
     /// Its waker, if recorded.
-    pub waker: Option<Party>,
+    pub waker: Option<ThreadInfo>,
     /// Whether an interrupt woke it.
     pub by_interrupt: bool,
     /// The file or socket that its system call referred to, if the trace has it.
@@ -464,20 +464,20 @@ pub struct WorstSpan {
 /// An interval in which a thread made no progress, and not by its own choice.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Delay {
-    pub thread: Party,
+    pub thread: ThreadInfo,
     /// From the time at which it was preempted or blocked, or woken by no thread, until it had a CPU.
     pub span: Span,
     /// When it was woken or preempted; before that, it was blocked.
     pub able: Nanos,
     /// Its waker, if recorded.
-    pub waker: Option<Party>,
+    pub waker: Option<ThreadInfo>,
     /// The number of the system call that it was blocked in, if known.
     pub call: Option<u16>,
 }
 
 /// A thread that contributes to a figure.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Party {
+pub struct ThreadInfo {
     /// Its id in the trace.
     pub koid: Koid,
     pub comm: Arc<str>,
@@ -489,10 +489,10 @@ pub struct Party {
     pub host: Option<Arc<str>>,
 }
 
-impl Party {
+impl ThreadInfo {
     /// The thread as filters see it.
     pub fn who(&self) -> Who<'_> {
-        let Party { comm, pid, tid, cgroup, .. } = self;
+        let ThreadInfo { comm, pid, tid, cgroup, .. } = self;
         Who { comm, pid: *pid, tid: Some(*tid), cgroup: cgroup.as_deref() }
     }
 }
@@ -500,7 +500,7 @@ impl Party {
 /// A thread that had a CPU for which another thread waited.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Antagonist {
-    pub thread: Party,
+    pub thread: ThreadInfo,
     /// How long it had the CPU within the wait.
     pub ran: Duration,
 }

@@ -7,7 +7,7 @@ use fxtrec_blame::Cause;
 use rustc_hash::FxHashMap;
 
 use crate::explain::Names;
-use crate::sentence::{list, party};
+use crate::sentence::{list, name_and_id};
 use fxtrec_blame::Class;
 use fxtrec_blame::chain::{Blocked, Ended, Frame, What};
 use fxtrec_blame::parts::divide;
@@ -143,11 +143,11 @@ pub(crate) fn advice(frame: &Frame, names: &Names<'_>) -> Vec<String> {
 }
 
 fn about_wait(thread: Index, holds_lock: bool, by: &[(u64, Tenant)], names: &Names<'_>) -> String {
-    let who = party(&names.who(thread));
+    let who = name_and_id(&names.who(thread));
     let threads: Vec<String> = by
         .iter()
         .filter_map(|it| match it.1 {
-            Tenant::Thread(thread) => Some(party(&names.who(thread))),
+            Tenant::Thread(thread) => Some(name_and_id(&names.who(thread))),
             _ => None,
         })
         .take(MOST_NAMED)
@@ -189,7 +189,9 @@ fn about_cgroups(
     let threads: Vec<String> = by
         .iter()
         .filter_map(|it| match it.1 {
-            Tenant::Thread(it) if names.cgroup_of(it) == Some(other) => Some(party(&names.who(it))),
+            Tenant::Thread(it) if names.cgroup_of(it) == Some(other) => {
+                Some(name_and_id(&names.who(it)))
+            }
             _ => None,
         })
         .take(MOST_NAMED)
@@ -201,7 +203,7 @@ fn about_cgroups(
         list(&threads),
         if threads.len() == 1 { "was" } else { "were" },
         line(other),
-        party(&names.who(thread)),
+        name_and_id(&names.who(thread)),
         line(own),
         line(weighed)
     ))
@@ -226,12 +228,12 @@ fn about_futex(thread: Index, names: &Names<'_>) -> String {
     let stacks = if has_stacks { "" } else { "; with --stacks, where in its code" };
     format!(
         "record with --locks to see which futex {} waited for and, if it is a lock, who held it{stacks}",
-        party(&names.who(thread))
+        name_and_id(&names.who(thread))
     )
 }
 
 fn about(matter: &Matter, (from, to): (u64, u64), names: &Names<'_>) -> Option<String> {
-    let who = |thread: &Index| party(&names.who(*thread));
+    let who = |thread: &Index| name_and_id(&names.who(*thread));
     Some(match matter {
         Matter::Waited { .. } | Matter::Futex { .. } => return None,
         Matter::Throttled { cgroup } => {

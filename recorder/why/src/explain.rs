@@ -26,7 +26,7 @@ use crate::choose::{Choice, Finder, behind, choose};
 use crate::disks::{Collector, Requests};
 use crate::places::Places;
 use crate::sentence;
-use crate::sentence::{nanos, party};
+use crate::sentence::{name_and_id, nanos};
 use crate::{Compared, Query, Subject, WhyError, units, waits};
 use crate::{advice, answer};
 
@@ -129,8 +129,9 @@ impl Names<'_> {
             (_, None, Some(length)) => format!("{} queued and in the device", nanos(length)),
             (_, None, None) => String::new(),
         };
-        let whose =
-            |it: &OtherRequests| format!("{} of {}", text::bytes(it.bytes), party(&it.thread));
+        let whose = |it: &OtherRequests| {
+            format!("{} of {}", text::bytes(it.bytes), name_and_id(&it.thread))
+        };
         let whose: Vec<String> = beside.iter().map(whose).collect();
         let times = match (whose.is_empty(), operation) {
             (false, Some((_, disk))) => {
@@ -180,7 +181,7 @@ impl Names<'_> {
         let mut text = fxtrec_units::escape::line(&waited.to_string()).into_owned();
         if let Some(who) = peer.as_ref().filter(|who| waker.is_none() || process(who.koid) != waker)
         {
-            text += &format!(" ({})", party(who));
+            text += &format!(" ({})", name_and_id(who));
         }
         let WaitedFor { descriptor, kind, path, device, local, remote, .. } = waited.clone();
         Some(Object { kind, fd: descriptor, path, device, local, remote, peer, text })

@@ -58,7 +58,7 @@ pub(crate) fn nanos(nanos: u64) -> String {
 }
 
 /// The name of a thread in sentences: `cc1[1234]`, or `cc1[1234]@host` in a merged trace.
-pub(crate) fn party(who: &Who) -> String {
+pub(crate) fn name_and_id(who: &Who) -> String {
     if let Some(name) = stand_in(&who.comm, who.tid) {
         return name.to_owned();
     }
@@ -365,7 +365,8 @@ fn antagonists(tenants: &[(Tenant, u64)], threads: u64, names: &Names<'_>) -> St
     let all: Vec<(Index, u64)> = all.into_iter().filter(|it| stand_in(it.0).is_none()).collect();
     let worth = all.iter().take_while(|it| it.1 >= threads / 10).count();
     let worth = worth.clamp(usize::from(kinds.is_empty()), MOST_NAMED).min(all.len());
-    let mut named: Vec<String> = all[..worth].iter().map(|it| party(&names.who(it.0))).collect();
+    let mut named: Vec<String> =
+        all[..worth].iter().map(|it| name_and_id(&names.who(it.0))).collect();
     named.extend(kinds.iter().map(|&kind| kind.to_owned()));
     // Parts that are too small are not named as causes.
     let rest: u64 = all[worth..].iter().map(|it| it.1).sum();
@@ -465,7 +466,7 @@ fn blocked_clause(
                 None => String::new(),
             };
             if let (false, Some(frame)) = (told.is_empty(), group.frames.first()) {
-                text += &format!("; until then {} {told}", party(&names.who(frame.thread)));
+                text += &format!("; until then {} {told}", name_and_id(&names.who(frame.thread)));
             }
         }
         Some(Waker::Unknown) => text += "; its waker is unknown",
@@ -477,7 +478,8 @@ fn blocked_clause(
                     None => "",
                 };
                 let last = if is_counted { "finally " } else { "" };
-                text += &format!(" until {last}woken by {}{likely}", party(&names.who(waker)));
+                text +=
+                    &format!(" until {last}woken by {}{likely}", name_and_id(&names.who(waker)));
             }
             let told = match follow {
                 Some(depth) => phrase(&group.frames, names, depth + 1),
@@ -493,7 +495,7 @@ fn blocked_clause(
     if let (Some(depth), Some(owner)) = (follow, owner) {
         let told = phrase(&group.holders, names, depth + 1);
         if !told.is_empty() {
-            text += &format!("; meanwhile {} {told}", party(&names.who(owner)));
+            text += &format!("; meanwhile {} {told}", name_and_id(&names.who(owner)));
         }
     }
     Clause { passive, text }
@@ -539,10 +541,10 @@ fn on_lock(lock: &Lock, names: &Names<'_>) -> String {
     let address = lock.address;
     match lock.owner {
         Some(thread) if lock.is_end => {
-            format!(" for the end of {}", party(&names.who(thread)))
+            format!(" for the end of {}", name_and_id(&names.who(thread)))
         }
         Some(owner) => {
-            format!(" on a lock (futex {address:#x}) held by {}", party(&names.who(owner)))
+            format!(" on a lock (futex {address:#x}) held by {}", name_and_id(&names.who(owner)))
         }
         // The object may be something other than a lock.
         None => format!(" in futex ({address:#x}, unknown owner)"),
@@ -585,13 +587,13 @@ pub(crate) fn sentence(
     meanwhile: &Meanwhile,
     names: &Names<'_>,
 ) -> String {
-    let who = party(&names.who_of(choice.koid));
+    let who = name_and_id(&names.who_of(choice.koid));
     let length = nanos(choice.to - choice.from);
     let begin = match &choice.subject {
         Subject::Span { name, count, median, begun_on } => {
             let mut name = format!("'{}'", fxtrec_units::escape::line(name));
             if let Some(begun_on) = begun_on.filter(|begun_on| *begun_on != choice.koid) {
-                name += &format!(", which {} began", party(&names.who_of(begun_on)));
+                name += &format!(", which {} began", name_and_id(&names.who_of(begun_on)));
             }
             let more = (choice.to - choice.from).saturating_sub(*median);
             match *count > 1 && more > 0 {
@@ -672,7 +674,7 @@ fn compare(compared: &Compared, who: &str, length: u64, names: &Names<'_>) -> St
 
 /// The reason why the wait that the report calls the worst is not an incident.
 pub(crate) fn passed_over(wait: &Choice, normal: &Normal, names: &Names<'_>) -> String {
-    let who = party(&names.who_of(wait.koid));
+    let who = name_and_id(&names.who_of(wait.koid));
     let call = |call: Option<u64>| match call {
         Some(call) => format!(" in {}", names.syscall(call)),
         None => " there".to_owned(),
@@ -769,7 +771,7 @@ fn critical_path(who: &str, frame: &Frame, names: &Names<'_>) -> String {
     let mut told: Vec<(u64, String)> = Vec::new();
     for (comm, (length, threads)) in ran {
         let name = match threads[..] {
-            [thread] => party(&names.who(thread)),
+            [thread] => name_and_id(&names.who(thread)),
             _ => {
                 let threads = counted(threads.len() as u64, "thread", "threads");
                 format!("{} ({threads})", fxtrec_units::escape::line(&comm))
@@ -822,7 +824,7 @@ fn ran_meanwhile(frame: &Frame, meanwhile: &Meanwhile, names: &Names<'_>) -> Str
     if let Some(&(thread, ran, waited)) = meanwhile.longest.first()
         && ran + waited > blocked / 2
     {
-        let who = party(&names.who(thread));
+        let who = name_and_id(&names.who(thread));
         return match waited > ran / SHARE {
             true if ran == 0 => format!("; meanwhile {who} waited {} for a CPU", nanos(waited)),
             true => format!(
@@ -850,7 +852,7 @@ fn ran_meanwhile(frame: &Frame, meanwhile: &Meanwhile, names: &Names<'_>) -> Str
     match others[..] {
         [(thread, ran)] => format!(
             "; the only other thread of its process that ran during the last of these was {}, for {}",
-            party(&names.who(thread)),
+            name_and_id(&names.who(thread)),
             nanos(ran)
         ),
         _ => String::new(),

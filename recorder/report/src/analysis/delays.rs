@@ -168,10 +168,10 @@ impl<O: Observer> Analysis<O> {
         let (chosen, call) = delays.worst(recorded, counts)?;
         let worst::Delay { koid, from, able, to, waker } = chosen;
         Some(Delay {
-            thread: self.roster.party(koid),
+            thread: self.roster.thread_info(koid),
             span: Span { begin: Nanos(from), end: Nanos(to) },
             able: Nanos(able),
-            waker: waker.map(|waker| self.roster.party(waker)),
+            waker: waker.map(|waker| self.roster.thread_info(waker)),
             call,
         })
     }

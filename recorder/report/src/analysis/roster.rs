@@ -14,7 +14,7 @@ use super::thread::Live;
 use crate::distribution::Distribution;
 use crate::facts::{FactTallies, Facts};
 use crate::groups::Groups;
-use crate::model::{Party, Stats, ThreadReport};
+use crate::model::{Stats, ThreadInfo, ThreadReport};
 use crate::selection::{ThreadFilter, Who};
 use crate::tally::Tally;
 use fxtrec_gates::Metric;
@@ -325,14 +325,14 @@ impl Roster {
     }
 
     /// The name of a thread, for output.
-    pub(super) fn party(&mut self, koid: u64) -> Party {
+    pub(super) fn thread_info(&mut self, koid: u64) -> ThreadInfo {
         let tid = self.tid(koid);
         let (comm, pid) = match self.named.get(&koid) {
             Some(named) => (named.comm.clone(), named.process.map(|process| self.tid(process))),
             None => (self.text(&format!("[{tid}]")), None),
         };
         let (cgroup, host) = (self.cgroup(koid).cloned(), self.host(koid).cloned());
-        Party { koid: Koid(koid), comm, pid, tid, cgroup, host }
+        ThreadInfo { koid: Koid(koid), comm, pid, tid, cgroup, host }
     }
 
     /// The thread in the slot has ended.
@@ -378,7 +378,7 @@ impl Roster {
             return None;
         }
         let process = self.named.get(&live.koid).and_then(|named| named.process);
-        let Party { koid, comm, pid, tid, cgroup, host } = self.party(live.koid);
+        let ThreadInfo { koid, comm, pid, tid, cgroup, host } = self.thread_info(live.koid);
         if stand_in(&comm, tid).is_some() {
             return None;
         }

@@ -53,14 +53,14 @@ impl Sleeps {
 
     /// The sleeps of this thread, for the report.
     pub(super) fn told(&self, koid: u64, roster: &mut Roster) -> Vec<Sleep> {
-        let thread = roster.party(koid);
+        let thread = roster.thread_info(koid);
         let one = |slept: &Slept| Sleep {
             thread: thread.clone(),
             metric: metric(slept.state).unwrap_or(Metric::Blocked),
             span: Span { begin: Nanos(slept.begin), end: Nanos(slept.end) },
             call: slept.call,
             waker: (slept.waker != 0 && slept.waker != BY_INTERRUPT)
-                .then(|| roster.party(slept.waker)),
+                .then(|| roster.thread_info(slept.waker)),
             by_interrupt: slept.waker == BY_INTERRUPT,
             waited_for: None,
         };

@@ -109,13 +109,13 @@ impl<O: Observer> Analysis<O> {
             return;
         }
         let antagonist = |&(other, ran): &(u64, u64)| Antagonist {
-            thread: self.roster.party(other),
+            thread: self.roster.thread_info(other),
             ran: Duration::from_nanos(ran),
         };
         let antagonists: Vec<Antagonist> = shares.named.iter().map(antagonist).collect();
         let wait = Wait {
             trace: None,
-            thread: self.roster.party(koid),
+            thread: self.roster.thread_info(koid),
             metric,
             span,
             queued_on,
@@ -123,7 +123,7 @@ impl<O: Observer> Analysis<O> {
             moves,
             throttled: Duration::from_nanos(throttled),
             throttled_by: held.and(by).map(Into::into),
-            waker: (waker != 0 && waker != BY_INTERRUPT).then(|| self.roster.party(waker)),
+            waker: (waker != 0 && waker != BY_INTERRUPT).then(|| self.roster.thread_info(waker)),
             by_interrupt,
             antagonists,
             more_antagonists: shares.more,

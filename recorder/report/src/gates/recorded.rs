@@ -19,7 +19,7 @@ use super::evidence::{Doubt, Evidence, Offender, time};
 use crate::spans::{SpanFigures, SpanReport, SpanRow, SpanTime};
 use crate::stacks::{self, Blocked};
 use crate::tally::Tally;
-use crate::{Cause, Distribution, Metric, Party, Report, Stats, ThreadReport, Wait, Who};
+use crate::{Cause, Distribution, Metric, Report, Stats, ThreadInfo, ThreadReport, Wait, Who};
 use fxtrec_gates::Amount;
 use fxtrec_gates::{Condition, Subject};
 use fxtrec_gates::{Dimension, Quantity, SpanMetric, SpanPart, Stat, Total};
@@ -295,7 +295,7 @@ impl Evidence for Recorded<'_> {
             let tell = |wait: &stacks::Wait| {
                 let blocked = u64::try_from(wait.blocked.as_nanos()).unwrap_or(u64::MAX);
                 let end = Nanos(wait.begin.saturating_add(blocked));
-                let what = format!("{}{}", party(&wait.thread), until(end, begin));
+                let what = format!("{}{}", name_and_id(&wait.thread), until(end, begin));
                 Offender { amount: time(wait.blocked), what }
             };
             return self
@@ -482,7 +482,7 @@ fn circumstances(wait: &Wait, begin: Nanos) -> String {
     let (named, rest) = wait.antagonists.split_at(NAMED.min(wait.antagonists.len()));
     let mut parts: Vec<String> = named
         .iter()
-        .map(|antagonist| format!("{} {}", party(&antagonist.thread), time(antagonist.ran)))
+        .map(|antagonist| format!("{} {}", name_and_id(&antagonist.thread), time(antagonist.ran)))
         .collect();
     let more = rest.len() as u64 + wait.more_antagonists;
     let others = wait.others + rest.iter().map(|antagonist| antagonist.ran).sum::<Duration>();
@@ -506,15 +506,15 @@ fn circumstances(wait: &Wait, begin: Nanos) -> String {
         text += &format!("; ran instead: {}", parts.join(", "));
     }
     if let Some(waker) = &wait.waker {
-        text += &format!("; woken by {}", party(waker));
+        text += &format!("; woken by {}", name_and_id(waker));
     } else if wait.by_interrupt {
         text += "; woken by an interrupt";
     }
     text
 }
 
-fn party(party: &Party) -> String {
-    format!("{} ({})", party.comm, party.tid)
+fn name_and_id(thread: &ThreadInfo) -> String {
+    format!("{} ({})", thread.comm, thread.tid)
 }
 
 #[cfg(test)]

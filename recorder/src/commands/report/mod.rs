@@ -28,7 +28,7 @@ use crate::report::spans::{Room, measure};
 use crate::report::text::{self, TableStyle};
 use crate::report::timehist::TimeHist;
 use crate::report::{
-    self, GroupBy, Incident, Options, Party, Report, Selection, Span, ThreadFilter, TimeRange,
+    self, GroupBy, Incident, Options, Report, Selection, Span, ThreadFilter, ThreadInfo, TimeRange,
     analysis, call_name,
 };
 use crate::report::{Moment, counters, locks};
@@ -276,7 +276,7 @@ fn incidents(args: &ReportArgs, report: &Report) -> Result<Option<Vec<Incident>>
     let incident = |why: Explanation| {
         let Who { koid, tid, comm, .. } = why.thread;
         Incident {
-            thread: Party {
+            thread: ThreadInfo {
                 koid: Koid(koid),
                 tid,
                 pid: None,
