@@ -28,7 +28,7 @@ static TAKEN: AtomicBool = AtomicBool::new(false);
 
 /// A socket that was passed.
 #[derive(Debug)]
-pub struct Passed {
+pub struct PassedSocket {
     /// Its name (`FileDescriptorName=`); empty if it has none.
     pub name: String,
     pub socket: OwnedFd,
@@ -38,7 +38,7 @@ pub struct Passed {
 ///
 /// # Errors
 /// Returns an error when the variables are malformed, or a descriptor that they describe does not exist.
-pub fn take() -> io::Result<Vec<Passed>> {
+pub fn take() -> io::Result<Vec<PassedSocket>> {
     let variable = |name: &str| std::env::var(name).ok();
     let names = told(variable, std::process::id())?;
     if names.is_empty() || TAKEN.swap(true, Ordering::Relaxed) {
@@ -51,7 +51,7 @@ pub fn take() -> io::Result<Vec<Passed>> {
         // SAFETY: the descriptor is open, as just checked. The parent opened it for this process, according to LISTEN_PID, and this process
         // has opened no file before, so nothing in this process owns it; `TAKEN` ensures that it is returned only once.
         let socket = unsafe { OwnedFd::from_raw_fd(raw) };
-        Ok(Passed { name, socket })
+        Ok(PassedSocket { name, socket })
     };
     (FIRST..).zip(names).map(take).collect()
 }

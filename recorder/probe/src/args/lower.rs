@@ -1,7 +1,7 @@
 //! Translates the arguments of a spec to those of the kernel.
 
 use super::fetch::Fetch;
-use super::registers::{self, Passed};
+use super::registers::{self, ArgumentAt};
 use super::{ArgError, ArgKind, FetchArg, Moment, Verbatim, Width};
 use crate::elf::Arch;
 use crate::spec::{Arg, ArgType, Value};
@@ -72,8 +72,8 @@ fn place(value: &Value, arch: Arch, arguments: Arguments<'_>) -> Result<Lowered,
         Value::Argument(number) => match arguments {
             Arguments::Convention => at_hit(
                 match registers::argument(arch, *number) {
-                    Passed::In(register) => Fetch::Register(register),
-                    Passed::OnStack(offset) => Fetch::Register("sp").deref(offset),
+                    ArgumentAt::In(register) => Fetch::Register(register),
+                    ArgumentAt::OnStack(offset) => Fetch::Register("sp").deref(offset),
                 },
                 word,
             ),

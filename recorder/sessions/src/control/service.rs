@@ -67,17 +67,17 @@ pub(super) struct Caller {
 
 /// A descriptor that a client has passed.
 #[derive(Debug)]
-pub(super) struct Passed {
+pub(super) struct PassedOutput {
     /// The process that holds it.
     pub(super) writer: Writer,
     /// Its index among the descriptors that the process holds.
     pub(super) index: usize,
 }
 
-impl Passed {
+impl PassedOutput {
     /// The writer, and the description of its output.
     fn open(self) -> Result<(Writer, Destination), ControllerError> {
-        let Passed { mut writer, index } = self;
+        let PassedOutput { mut writer, index } = self;
         let destination = writer.choose(index).map_err(|why| bad("output", why))?;
         Ok((writer, destination))
     }
@@ -309,7 +309,7 @@ impl Service {
         &self,
         caller: &Caller,
         config: wire::TraceConfig,
-        output: Passed,
+        output: PassedOutput,
     ) -> Result<(), ControllerError> {
         // An existing session takes precedence over errors in the request.
         machine::answer(self.lock().state, Request::Initialize)?;

@@ -138,7 +138,7 @@ impl Providers {
     /// Continues their records in another file: everything that was recorded so far is passed to the drain thread, followed by `next`,
     /// followed by the records after `time`. Does not wait for the result.
     pub(super) fn rotate(&self, time: Nanos, next: Request) {
-        let next = Passed { drain: self.drain.clone(), request: Some(next) };
+        let next = SendOnDrop { drain: self.drain.clone(), request: Some(next) };
         // If the manager has ended, dropping the request has already passed it on.
         let _ = self.manager.begin_rotate(time, move || drop(next));
     }
@@ -161,12 +161,12 @@ impl Providers {
 }
 
 /// A request that dropping this value sends to the drain thread, which waits for it.
-struct Passed {
+struct SendOnDrop {
     drain: Sender<Request>,
     request: Option<Request>,
 }
 
-impl Drop for Passed {
+impl Drop for SendOnDrop {
     fn drop(&mut self) {
         if let Some(request) = self.request.take() {
             // If the drain thread has ended, so has the output.

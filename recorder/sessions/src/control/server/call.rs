@@ -5,7 +5,7 @@ use serde::de::DeserializeOwned;
 use serde_json::{Map, Value};
 
 use super::super::config::bad;
-use super::super::service::Passed;
+use super::super::service::PassedOutput;
 use super::super::transport::ServiceError;
 use super::super::wire::ControllerError;
 use super::super::writer::Writer;
@@ -67,10 +67,10 @@ pub(super) fn no_method(method: &str) -> Refusal {
 pub(super) fn output(
     parameters: &mut Parameters,
     descriptors: Option<Result<Writer, String>>,
-) -> Result<Passed, ControllerError> {
+) -> Result<PassedOutput, ControllerError> {
     let index = parameters.take("output")?;
     match descriptors {
-        Some(Ok(writer)) => Ok(Passed { writer, index }),
+        Some(Ok(writer)) => Ok(PassedOutput { writer, index }),
         Some(Err(why)) => Err(bad("output", why)),
         None => Err(bad("output", "no descriptors came with the message")),
     }
