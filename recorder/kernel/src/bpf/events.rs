@@ -13,7 +13,8 @@ use super::object::{self, Given, Object, ObjectError};
 use super::origins;
 use super::packets;
 use super::programs::{
-    self, Accounts, Loaded, Objects, Origins, Program, Scope, Setting, Way, knows_registers,
+    self, Accounts, Loaded, Objects, Origins, Program, ReportOptions, Scope, Setting,
+    knows_registers,
 };
 use super::requests;
 use super::scope::{ScopeBy, ScopeMap};
@@ -168,8 +169,8 @@ pub struct ReportedFacts {
     pub disk_requests: bool,
 }
 
-impl Way {
-    const LEAST: Way = Way {
+impl ReportOptions {
+    const LEAST: ReportOptions = ReportOptions {
         interrupts: InterruptCount::Unknown,
         steal: false,
         throttles: false,
@@ -178,8 +179,8 @@ impl Way {
     };
 
     /// The ways to try, the best first. The last of them is the least demanding.
-    fn all(types: &Types, files: &dyn Sys, wanted: &Wanted<'_>) -> Vec<Way> {
-        let least = Way::LEAST;
+    fn all(types: &Types, files: &dyn Sys, wanted: &Wanted<'_>) -> Vec<ReportOptions> {
+        let least = ReportOptions::LEAST;
         let mut ways = vec![least];
         if !wanted.plain {
             let queues = types.has("leads_to_run_queue");
@@ -188,16 +189,23 @@ impl Way {
             let throttles = queues && types.has("counts_throttling") && sees_queues;
             let syscalls = knows_registers();
             ways = vec![
-                Way { steal, throttles, syscalls, futexes: wanted.locks && syscalls, ..least },
-                Way { steal, throttles, syscalls, ..least },
-                Way { steal, throttles, ..least },
-                Way { steal, ..least },
+                ReportOptions {
+                    steal,
+                    throttles,
+                    syscalls,
+                    futexes: wanted.locks && syscalls,
+                    ..least
+                },
+                ReportOptions { steal, throttles, syscalls, ..least },
+                ReportOptions { steal, throttles, ..least },
+                ReportOptions { steal, ..least },
                 least,
             ];
             ways.dedup();
         }
         let interrupts = InterruptCount::candidates(types, files);
-        let with = |way| interrupts.iter().map(move |&interrupts| Way { interrupts, ..way });
+        let with =
+            |way| interrupts.iter().map(move |&interrupts| ReportOptions { interrupts, ..way });
         ways.into_iter().flat_map(with).collect()
     }
 }
@@ -352,15 +360,15 @@ impl BpfEvents {
             };
             Ok((way, (programs, of_calls, of_packets, requests)))
         };
-        let ways = Way::all(types, files, wanted);
-        let noting = wanted
-            .notes
-            .map(|notes| first_loaded(ways.clone(), Way::LEAST, |way| load_with(way, Some(notes))));
+        let ways = ReportOptions::all(types, files, wanted);
+        let noting = wanted.notes.map(|notes| {
+            first_loaded(ways.clone(), ReportOptions::LEAST, |way| load_with(way, Some(notes)))
+        });
         let notes = matches!(noting, Some(Ok(_)));
         let (way, (programs, calls, packets, requests)) = match noting {
             // Otherwise, stacks have a separate program.
             None | Some(Err(BpfError::Load { .. })) => {
-                first_loaded(ways, Way::LEAST, |way| load_with(way, None))?
+                first_loaded(ways, ReportOptions::LEAST, |way| load_with(way, None))?
             }
             Some(loaded) => loaded?,
         };

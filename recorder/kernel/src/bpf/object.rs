@@ -616,7 +616,7 @@ mod tests {
             ("buckets", at(offset_of!(Counted, buckets))),
         ];
         assert_places(&COUNTS, "histogram", size_of::<Counted>(), &of_histogram);
-        use probes::{Hit, RawValue, Way};
+        use probes::{FetchPlan, Hit, RawValue};
         let of_hit = [
             ("common", at(offset_of!(Hit, common))),
             ("tid", at(offset_of!(Hit, tid))),
@@ -625,11 +625,11 @@ mod tests {
         ];
         assert_places(&PROBES, "hit", size_of::<Hit>(), &of_hit);
         let of_way = [
-            ("count", at(offset_of!(Way, count))),
-            ("user_stack", at(offset_of!(Way, user_stack))),
-            ("values", at(offset_of!(Way, values))),
+            ("count", at(offset_of!(FetchPlan, count))),
+            ("user_stack", at(offset_of!(FetchPlan, user_stack))),
+            ("values", at(offset_of!(FetchPlan, values))),
         ];
-        assert_places(&PROBES, "way", size_of::<Way>(), &of_way);
+        assert_places(&PROBES, "way", size_of::<FetchPlan>(), &of_way);
         let of_value = [
             ("is_register", at(offset_of!(RawValue, is_register))),
             ("what", at(offset_of!(RawValue, what))),

@@ -47,7 +47,7 @@ pub const NUMBER_AT: u16 = offset_of!(Hit, cookie) as u16;
 /// The task of the program at a location, as in `probes.bpf.c`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 #[repr(C)]
-pub(super) struct Way {
+pub(super) struct FetchPlan {
     pub(super) count: u32,
     pub(super) user_stack: u32,
     pub(super) values: [RawValue; VALUES],
@@ -168,7 +168,7 @@ impl Links {
         probes: &[Probe],
         outputs: [Option<BorrowedFd<'_>>; 2],
     ) -> Result<Links, BpfError> {
-        let mut ways: Vec<Way> = probes.iter().map(Way::of).collect();
+        let mut ways: Vec<FetchPlan> = probes.iter().map(FetchPlan::of).collect();
         ways.sort_unstable();
         ways.dedup();
         let map = map_of(sys, &ways)?;
@@ -186,7 +186,7 @@ impl Links {
         for probe in probes {
             let ProbeSite { binary, offset, on_return, semaphore } = &probe.place;
             // An equal way is already among them.
-            let way = ways.binary_search(&Way::of(probe)).unwrap_or_default();
+            let way = ways.binary_search(&FetchPlan::of(probe)).unwrap_or_default();
             let cookie = (way as u64) << WAY_SHIFT | u64::from(probe.number);
             let semaphore = semaphore.unwrap_or(0);
             let place = AttachedLocation { offset: *offset, semaphore, cookie };
@@ -210,8 +210,8 @@ impl Links {
 /// The lower bits of a cookie are the number of the probe.
 const WAY_SHIFT: i32 = 16;
 
-impl Way {
-    fn of(probe: &Probe) -> Way {
+impl FetchPlan {
+    fn of(probe: &Probe) -> FetchPlan {
         let mut values = [RawValue::default(); VALUES];
         for (raw, value) in values.iter_mut().zip(&probe.values) {
             *raw = match *value {
@@ -220,12 +220,12 @@ impl Way {
             };
         }
         let count = probe.values.len().min(VALUES) as u32;
-        Way { count, user_stack: probe.user_stack.into(), values }
+        FetchPlan { count, user_stack: probe.user_stack.into(), values }
     }
 }
 
 /// The map in which the program finds its ways.
-fn map_of(sys: &dyn BpfSys, ways: &[Way]) -> Result<OwnedFd, BpfError> {
+fn map_of(sys: &dyn BpfSys, ways: &[FetchPlan]) -> Result<OwnedFd, BpfError> {
     let failed = |error| BpfError::Map { what: "what probes take", error };
     let bytes = size_of_val(ways).max(1);
     let map = sys.map_create(&MapSpec {

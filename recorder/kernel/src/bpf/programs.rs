@@ -37,7 +37,7 @@ use crate::cgroups::Hierarchy;
 pub struct Setting<'a> {
     pub types: &'a Types,
     /// The facts that they report, and which of them the running kernel provides.
-    pub way: Way,
+    pub way: ReportOptions,
     /// The layout of lanes.
     pub shape: LaneShape,
     /// The map of lanes, by CPU.
@@ -64,7 +64,7 @@ pub struct Setting<'a> {
 
 /// The facts that the programs on events report in addition to the event, and how they determine whether an interrupt runs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Way {
+pub struct ReportOptions {
     pub interrupts: InterruptCount,
     pub steal: bool,
     pub throttles: bool,

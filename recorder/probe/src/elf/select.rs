@@ -19,7 +19,7 @@ pub struct Selection<'a> {
 
 /// How a pattern matched a name, the most reliable way first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-enum Way {
+enum MatchKind {
     Raw,
     /// The readable name with parameters.
     Full,
@@ -37,7 +37,7 @@ enum Way {
 pub fn select<'a>(functions: &'a Functions, pattern: &str) -> Vec<Selection<'a>> {
     let wanted = squeeze(pattern);
     let glob = glob::is_glob(pattern).then(|| glob::of_name(&wanted));
-    let mut found: BTreeMap<Way, BTreeMap<u64, (&'a Function, Names<'a>)>> = BTreeMap::new();
+    let mut found: BTreeMap<MatchKind, BTreeMap<u64, (&'a Function, Names<'a>)>> = BTreeMap::new();
     let mut budget = Budget::default();
     for function in &functions.all {
         let names = Names::within(&mut budget, &function.raw);
@@ -63,15 +63,19 @@ pub fn select<'a>(functions: &'a Functions, pattern: &str) -> Vec<Selection<'a>>
         .collect()
 }
 
-fn meant(wanted: &str, glob: Option<&Pattern>, names: &Names<'_>) -> Option<Way> {
-    let ways = [(Way::Raw, names.raw), (Way::Full, &names.full), (Way::Short, &names.short)];
+fn meant(wanted: &str, glob: Option<&Pattern>, names: &Names<'_>) -> Option<MatchKind> {
+    let ways = [
+        (MatchKind::Raw, names.raw),
+        (MatchKind::Full, &names.full),
+        (MatchKind::Short, &names.short),
+    ];
     let literal = ways
         .into_iter()
-        .chain([(Way::Family, names.family())])
+        .chain([(MatchKind::Family, names.family())])
         .find(|(_, name)| *squeeze(name) == *wanted);
     if let Some((way, _)) = literal {
         return Some(way);
     }
     let by_glob = |glob: &Pattern| ways.iter().any(|(_, name)| glob.matches(&squeeze(name)));
-    glob.is_some_and(by_glob).then_some(Way::Glob)
+    glob.is_some_and(by_glob).then_some(MatchKind::Glob)
 }

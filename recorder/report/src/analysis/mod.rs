@@ -8,6 +8,7 @@
 mod causes;
 mod cpu;
 mod delays;
+mod earlier_queues;
 mod feed;
 mod finish;
 mod history;
@@ -20,7 +21,6 @@ mod sleeps;
 mod sums;
 mod switches;
 mod thread;
-mod way;
 mod worst;
 
 #[cfg(test)]

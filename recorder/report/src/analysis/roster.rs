@@ -189,8 +189,9 @@ impl Roster {
             let waits = doing.state.is_waiting() && doing.cpu == cpu && machine.knows(doing);
             let since = doing.since.0;
             // Before that, it was in another queue, which is not part of this CPU's history.
-            let way = live.way.as_ref().filter(|way| way.begin == since);
-            waits.then(|| way.map_or(since, |way| way.at))
+            let earlier_queues =
+                live.earlier_queues.as_ref().filter(|earlier_queues| earlier_queues.begin == since);
+            waits.then(|| earlier_queues.map_or(since, |earlier_queues| earlier_queues.at))
         };
         self.lives.iter().filter_map(begin).collect()
     }

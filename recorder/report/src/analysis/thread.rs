@@ -4,8 +4,8 @@ use fxt_reader::Cpu;
 use fxtrec_sched::{State, Thread};
 
 use super::delays::Longest;
+use super::earlier_queues::EarlierQueues;
 use super::sleeps::Sleeps;
-use super::way::Way;
 use crate::facts::FactTallies;
 use crate::model::Wait;
 use crate::tally::Tally;
@@ -59,8 +59,8 @@ pub(super) struct Live {
     /// How long it waited before it was last switched in, and why.
     pub(super) waited: Option<(Metric, u64)>,
     pub(super) facts: Option<Box<FactTallies>>,
-    /// Where it waited before it changed queues, during the wait that the `Way` describes.
-    pub(super) way: Option<Box<Way>>,
+    /// Where it waited before it changed queues, during the wait that the `EarlierQueues` describes.
+    pub(super) earlier_queues: Option<Box<EarlierQueues>>,
     pub(super) worst: Option<Box<Wait>>,
     /// Its longest sleeps.
     pub(super) sleeps: Option<Box<Sleeps>>,

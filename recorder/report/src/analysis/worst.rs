@@ -77,7 +77,10 @@ impl<O: Observer> Analysis<O> {
     ) {
         let live = self.roster.live(slot);
         let (koid, waker) = (live.koid, live.waker);
-        let way = live.way.take().filter(|way| way.begin == span.begin.0);
+        let earlier_queues = live
+            .earlier_queues
+            .take()
+            .filter(|earlier_queues| earlier_queues.begin == span.begin.0);
         let whole = span.end.0.saturating_sub(span.begin.0);
         let by = said.and_then(|said| said.held_by);
         let throttled = said.map_or(0, |said| said.held).min(whole);
@@ -87,10 +90,10 @@ impl<O: Observer> Analysis<O> {
         let wait = (span.begin, span.end);
         let held = Held { wait, cpu: queued_on, nanos: throttled, at_begin, by };
         let held = (throttled > 0).then_some(held);
-        self.sum_antagonists(wait, queued_on, way.as_deref(), held);
+        self.sum_antagonists(wait, queued_on, earlier_queues.as_deref(), held);
         self.meanwhile.shares(koid, NAMED, &mut self.shares);
         let shares = &self.shares;
-        let moves = way.map_or_else(Vec::new, |way| way.moves);
+        let moves = earlier_queues.map_or_else(Vec::new, |earlier_queues| earlier_queues.moves);
         let queued_on = moves.first().map_or(queued_on, |first| first.from);
         let (by_interrupt, woken_by) = (waker == BY_INTERRUPT, Some(Koid(waker)));
         self.observer.waited(&Waited {

@@ -1,6 +1,6 @@
 //! Narrow scopes: the records if only some threads are recorded.
 
-use super::scene::Way;
+use super::scene::PassMode;
 use super::{
     LOST, Proc, SECOND, Scene, comm_of, fork, interrupt, switch, wakeup, wakeup_new, waking,
 };
@@ -60,10 +60,10 @@ fn an_outsider_is_shown_until_it_goes_out_and_then_nothing_is_recorded() {
 /// The third picture there.
 #[test]
 fn while_one_in_scope_waits_every_thread_that_has_the_cpu_is_shown() {
-    for way in [Way::Public, Way::Thorough] {
+    for mode in [PassMode::Public, PassMode::Thorough] {
         let [a, x, y, z, idle] = [5, 10, 11, 12, 0];
         let mut scene = only_five();
-        scene.way = way;
+        scene.mode = mode;
         scene.at(100, 0, switch(a, "R", x));
         scene.at(110, 0, switch(x, "R", y));
         scene.at(120, 0, switch(y, "R", a));
@@ -86,7 +86,7 @@ fn while_one_in_scope_waits_every_thread_that_has_the_cpu_is_shown() {
                 "160 cpu 0: 3489660929 (0) blocked -> 10 (1024) inferred=true",
                 "170 cpu 0: 10 (1024) blocked -> 5 (1024)",
             ],
-            "{way:?}"
+            "{mode:?}"
         );
         let stats = *scene.encoder.stats();
         assert_eq!((stats.switches_written, stats.inferred_switches, stats.occupants), (6, 0, 2));

@@ -137,14 +137,20 @@ fn a_kernel_that_takes_no_values_of_that_size_gets_smaller_lanes_for_all_cpus() 
 
 #[test]
 fn of_several_ways_the_first_that_the_kernel_accepts_is_taken() {
-    let first = Way { interrupts: InterruptCount::OfTask, ..Way::LEAST };
-    let ways = vec![first, Way::LEAST];
+    let first = ReportOptions { interrupts: InterruptCount::OfTask, ..ReportOptions::LEAST };
+    let ways = vec![first, ReportOptions::LEAST];
     let refuse = |way| match way {
-        Way::LEAST => Ok("the last"),
+        ReportOptions::LEAST => Ok("the last"),
         _ => Err(BpfError::Load { name: "x", error: io::Error::other("no"), log: String::new() }),
     };
-    assert_eq!(first_loaded(ways.clone(), Way::LEAST, refuse).expect("the last works"), "the last");
-    assert_eq!(first_loaded(ways, Way::LEAST, |_| Ok("the first")).expect("it works"), "the first");
+    assert_eq!(
+        first_loaded(ways.clone(), ReportOptions::LEAST, refuse).expect("the last works"),
+        "the last"
+    );
+    assert_eq!(
+        first_loaded(ways, ReportOptions::LEAST, |_| Ok("the first")).expect("it works"),
+        "the first"
+    );
 }
 
 /// Writes records like a program.

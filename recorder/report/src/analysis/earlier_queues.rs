@@ -20,7 +20,7 @@ const MOST_SUMS: usize = 64;
 
 /// Where a thread waited before it changed queues.
 #[derive(Debug)]
-pub(super) struct Way {
+pub(super) struct EarlierQueues {
     pub(super) begin: u64,
     /// When it entered its current queue.
     pub(super) at: u64,
@@ -30,9 +30,9 @@ pub(super) struct Way {
     passed: Segment,
 }
 
-impl Way {
-    pub(super) fn new(begin: u64) -> Way {
-        Way { begin, at: begin, moves: Vec::new(), passed: Segment::new(begin) }
+impl EarlierQueues {
+    pub(super) fn new(begin: u64) -> EarlierQueues {
+        EarlierQueues { begin, at: begin, moves: Vec::new(), passed: Segment::new(begin) }
     }
 
     /// The thread moves to another queue. If a quota held it back in that time, how long it waited for the old CPU is unknown.
@@ -64,7 +64,7 @@ impl<O: Observer> Analysis<O> {
         &mut self,
         (begin, end): (Nanos, Nanos),
         cpu: Cpu,
-        way: Option<&Way>,
+        earlier_queues: Option<&EarlierQueues>,
         held: Option<Held<'_>>,
     ) {
         let sum = &mut self.meanwhile;
@@ -77,15 +77,15 @@ impl<O: Observer> Analysis<O> {
             },
             None => Vec::new(),
         };
-        if let Some(way) = way {
+        if let Some(earlier_queues) = earlier_queues {
             match stretches[..] {
-                [] => sum.append(&way.passed),
+                [] => sum.append(&earlier_queues.passed),
                 [(from, until)] if from == begin => {
-                    sum.add_unknown(way.at.saturating_sub(until.0));
+                    sum.add_unknown(earlier_queues.at.saturating_sub(until.0));
                 }
                 _ => return sum.add_unknown(whole),
             }
-            sum.skip_to(way.at);
+            sum.skip_to(earlier_queues.at);
         }
         let history = &self.cpus.get(cpu.0).history;
         for (from, until) in stretches {
