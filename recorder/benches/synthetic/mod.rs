@@ -188,9 +188,9 @@ pub(crate) fn page(cpu: u32, first: u64) -> (Vec<u8>, u64) {
 }
 
 #[derive(Debug)]
-struct Nobody;
+struct NoLookup;
 
-impl Lookup for Nobody {
+impl Lookup for NoLookup {
     fn process_of(&self, _: LocalId) -> Option<LocalId> {
         None
     }
@@ -201,7 +201,7 @@ impl Lookup for Nobody {
 
 /// An encoder that writes into memory.
 pub(crate) fn encoder() -> Encoder<Vec<u8>> {
-    let threads = Threads::new(Ids::Initial, Box::new(Nobody));
+    let threads = Threads::new(Ids::Initial, Box::new(NoLookup));
     let recorder = ThreadName::Inline { process: Koid(1), thread: Koid(1) };
     Encoder::new(Vec::new(), threads, false, recorder)
 }

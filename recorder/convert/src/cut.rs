@@ -354,11 +354,11 @@ impl<'w, 'o> Cutter<'w, 'o> {
             false => Some(whole),
         };
         let Some(view) = view else { return Ok(()) };
-        let nobody = filter.nobody(switch.cpu);
-        let outgoing = if view.outgoing { switch.outgoing } else { nobody };
-        let incoming = if view.incoming { switch.incoming } else { nobody };
+        let not_shown = filter.not_shown(switch.cpu);
+        let outgoing = if view.outgoing { switch.outgoing } else { not_shown };
+        let incoming = if view.incoming { switch.incoming } else { not_shown };
         // The thread has the CPU at the end.
-        self.names.need_occupant(nobody, &mut self.target)?;
+        self.names.need_occupant(not_shown, &mut self.target)?;
         self.names.need_occupant(outgoing, &mut self.target)?;
         self.names.need_occupant(incoming, &mut self.target)?;
         if shown.is_some_and(|shown| shown != outgoing) {

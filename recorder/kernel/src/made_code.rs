@@ -198,14 +198,14 @@ mod tests {
         let mapping = mappings.iter().find(|it| it.path == Path::new(VDSO)).expect("one");
         let image = vdso(own, mapping).expect("it can be read");
         assert!(image.starts_with(b"\x7fELF") && Some(&image) == own_vdso().as_ref());
-        let nobody = u32::MAX >> 1;
-        assert_eq!(vdso(nobody, mapping), Some(image));
+        let no_process = u32::MAX >> 1;
+        assert_eq!(vdso(no_process, mapping), Some(image));
         let longer = ExecutableMapping { end: mapping.end + (1 << 12), ..mapping.clone() };
-        assert_eq!(vdso(nobody, &longer), None);
+        assert_eq!(vdso(no_process, &longer), None);
         let endless = ExecutableMapping { end: u64::MAX, ..mapping.clone() };
         assert_eq!(vdso(own, &endless), None);
         let old = ExecutableMapping { start: 0x1000, end: 0x3000, ..mapping.clone() };
-        assert_eq!(vdso(nobody, &old), None, "32 bits");
+        assert_eq!(vdso(no_process, &old), None, "32 bits");
     }
 
     #[test]

@@ -72,7 +72,7 @@ impl Folder {
 
     /// The rights with which it opens files.
     pub fn rights(&self) -> Rights {
-        self.read("status").map_or_else(|_| Rights::nobody(), |status| Rights::of_status(&status))
+        self.read("status").map_or_else(|_| Rights::none(), |status| Rights::of_status(&status))
     }
 
     /// Calls a function that examines the process, and returns the rights that it had during this: no rights if they have changed, for
@@ -81,7 +81,7 @@ impl Folder {
         let before = self.rights();
         let seen = look(self);
         let is_same = self.rights() == before;
-        (seen, if is_same { before } else { Rights::nobody() })
+        (seen, if is_same { before } else { Rights::none() })
     }
 }
 
@@ -135,7 +135,7 @@ pub fn mapped(pid: u32, mapping: &ExecutableMapping) -> io::Result<Mapped> {
     };
     let looked = process.ok().map(|process| process.look(has_it));
     let rights = looked.and_then(|(has_it, rights)| has_it.then_some(rights));
-    Ok(Mapped::by(rights.unwrap_or_else(Rights::nobody), file))
+    Ok(Mapped::by(rights.unwrap_or_else(Rights::none), file))
 }
 
 /// Whether this is the file that was mapped.
@@ -267,7 +267,7 @@ mod tests {
         assert_eq!(mapped(own, &divided).expect("its own").rights.uid, uid);
         // If this process has not mapped the file, another file may be meant.
         let library = tempfile::NamedTempFile::new().expect("room");
-        assert_eq!(mapped(own, &gone(library.path())).expect("there").rights, Rights::nobody());
+        assert_eq!(mapped(own, &gone(library.path())).expect("there").rights, Rights::none());
     }
 
     #[test]
@@ -284,7 +284,7 @@ mod tests {
         };
         let user = Rights { uid: 4710, gid: 4710, groups: Vec::new() };
         let root = Rights { uid: 0, gid: 0, groups: Vec::new() };
-        let nobody = Rights::nobody();
+        let none = Rights::none();
         for (rights, owner, mode, expected) in [
             (&user, 0, 0o711, false),
             (&user, 0, 0o755, true),
@@ -292,15 +292,15 @@ mod tests {
             (&user, 4711, 0o700, false),
             (&root, 4711, 0o700, true),
             // Rights of a process that has ended, or that has ids of two users.
-            (&nobody, 0, 0o755, true),
-            (&nobody, 0, 0o711, false),
-            (&nobody, 4711, 0o700, false),
-            (&nobody, 4711, 0o711, false),
-            (&nobody, 4711, 0o750, false),
+            (&none, 0, 0o755, true),
+            (&none, 0, 0o711, false),
+            (&none, 4711, 0o700, false),
+            (&none, 4711, 0o711, false),
+            (&none, 4711, 0o750, false),
             // The process may have been in this group, or may have owned the file.
-            (&nobody, 4711, 0o705, false),
-            (&nobody, 4711, 0o745, true),
-            (&nobody, 4711, 0o355, false),
+            (&none, 4711, 0o705, false),
+            (&none, 4711, 0o745, true),
+            (&none, 4711, 0o355, false),
         ] {
             let found = is_readable(rights, owner, mode);
             assert_eq!(found, expected, "{rights:?} {owner} {mode:o}");
@@ -309,8 +309,9 @@ mod tests {
         let entry = |tag: u16, rights: u16, id: u32| {
             [&tag.to_le_bytes()[..], &rights.to_le_bytes(), &id.to_le_bytes()].concat()
         };
-        let none = u32::MAX;
-        let entries = [(1, 7, none), (2, 1, user.uid), (4, 5, none), (16, 5, none), (32, 5, none)];
+        let no_id = u32::MAX;
+        let entries =
+            [(1, 7, no_id), (2, 1, user.uid), (4, 5, no_id), (16, 5, no_id), (32, 5, no_id)];
         let entries = entries.map(|(tag, rights, id)| entry(tag, rights, id)).concat();
         let list = [&2_u32.to_le_bytes()[..], &entries].concat();
         let path = std::ffi::CString::new(file.path().as_os_str().as_bytes()).expect("no zero");
@@ -322,7 +323,7 @@ mod tests {
             return;
         }
         let other = Rights { uid: 4712, ..user.clone() };
-        for (rights, expected) in [(&user, false), (&other, true), (&nobody, false)] {
+        for (rights, expected) in [(&user, false), (&other, true), (&none, false)] {
             let file = Regular::hold(file.path()).expect("there");
             assert_eq!(Mapped::by(rights.clone(), file).is_readable, expected, "{rights:?}");
         }

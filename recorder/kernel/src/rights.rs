@@ -40,7 +40,7 @@ pub struct Rights {
 
 impl Rights {
     /// The rights of an unknown process, which may read only files that all users may read.
-    pub fn nobody() -> Rights {
+    pub fn none() -> Rights {
         Rights { uid: NOBODY, gid: NOBODY, groups: Vec::new() }
     }
 
@@ -59,7 +59,7 @@ impl Rights {
             let groups = numbers("Groups")?;
             Some(Rights { uid: only("Uid")?, gid: only("Gid")?, groups })
         };
-        rights().unwrap_or_else(Rights::nobody)
+        rights().unwrap_or_else(Rights::none)
     }
 
     /// Runs `what` with the calling thread's file access reduced to these rights. A recorder that may not change users runs it with its own
@@ -91,7 +91,7 @@ impl Rights {
     fn open_by(&self, open: impl FnOnce() -> io::Result<File>) -> io::Result<File> {
         let file = self.with(open)?;
         // An unknown user might not have permission to read the file.
-        match *self != Rights::nobody() || is_for_everybody(&file)? {
+        match *self != Rights::none() || is_for_everybody(&file)? {
             true => Ok(file),
             false => Err(Errno::EACCES.into()),
         }
@@ -229,8 +229,8 @@ mod tests {
             |uid: &str| format!("Name:\tx\nUid:\t{uid}\nGid:\t8\t8\t8\t8\nGroups:\t8 27 \n");
         let user = Rights { uid: 7, gid: 8, groups: vec![8, 27] };
         assert_eq!(Rights::of_status(status("7\t7\t7\t7").as_bytes()), user);
-        assert_eq!(Rights::of_status(status("7\t0\t0\t0").as_bytes()), Rights::nobody());
-        assert_eq!(Rights::of_status(b""), Rights::nobody());
+        assert_eq!(Rights::of_status(status("7\t0\t0\t0").as_bytes()), Rights::none());
+        assert_eq!(Rights::of_status(b""), Rights::none());
         let own = std::fs::read("/proc/self/status").expect("it is there");
         assert_eq!(Rights::of_status(&own).uid, nix::unistd::geteuid().as_raw());
     }
@@ -266,7 +266,7 @@ mod tests {
             (user(&[4711]), &shared, true),
             // All users may read the file, but not its directory.
             (user(&[4711]), &hidden, false),
-            (Rights::nobody(), &hidden, false),
+            (Rights::none(), &hidden, false),
             (Rights { uid: 0, gid: 0, groups: vec![] }, &hidden, true),
         ] {
             let opened = rights.open(path);

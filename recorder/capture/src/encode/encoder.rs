@@ -127,7 +127,7 @@ fn unseen_state(koid: Koid) -> OutgoingState {
 }
 
 /// The side that represents unrecorded threads.
-fn nobody(cpu: Cpu) -> Side {
+fn not_recorded(cpu: Cpu) -> Side {
     Side { koid: unrecorded::thread_of(cpu), weight: unrecorded::WEIGHT }
 }
 
@@ -641,13 +641,16 @@ impl<L: Lanes> Encoder<L> {
             true => (out, words),
             // Nothing is known about its slice.
             false => {
-                let state = unseen_state(nobody(cpu).koid);
-                (nobody(cpu), Words { state, syscall: None, slice: None, taken: None, ..words })
+                let state = unseen_state(not_recorded(cpu).koid);
+                (
+                    not_recorded(cpu),
+                    Words { state, syscall: None, slice: None, taken: None, ..words },
+                )
             }
         };
         let (inn, words) = match view.incoming {
             true => (inn, words),
-            false => (nobody(cpu), Words { wait: None, ..words }),
+            false => (not_recorded(cpu), Words { wait: None, ..words }),
         };
         let shown = chain.shown.replace(inn.koid).filter(|shown| *shown != out.koid);
         if view != whole && !std::mem::replace(&mut chain.unrecorded, true) {
@@ -663,7 +666,7 @@ impl<L: Lanes> Encoder<L> {
             // The thread came into scope while it had the CPU.
             let weight = match koid {
                 Koid(0) => weight::IDLE,
-                koid if koid == nobody(cpu).koid => nobody(cpu).weight,
+                koid if koid == not_recorded(cpu).koid => not_recorded(cpu).weight,
                 _ => weight::NICE_0,
             };
             self.stats.inferred_switches += 1;

@@ -73,7 +73,7 @@ impl Image {
             segments: Vec::new(),
             symbols: 0,
             file: None,
-            rights: Rights::nobody(),
+            rights: Rights::none(),
             python: None,
             tables: None,
             is_silent: true,

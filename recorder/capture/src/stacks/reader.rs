@@ -273,7 +273,7 @@ fn describe(from: &mut Words<'_>) -> Option<Message> {
 /// The vDSO of a process, as a file in memory.
 fn vdso(pid: u32, mapping: &ExecutableMapping, room: usize) -> Option<Message> {
     let bytes = made_code::vdso(pid, mapping)?;
-    let described = Described::of((&*bytes, Path::new(VDSO)), (Rights::nobody(), true), room)?;
+    let described = Described::of((&*bytes, Path::new(VDSO)), (Rights::none(), true), room)?;
     let file = shared_memory::file_of("fxtrec-vdso", &bytes).ok()?;
     Some((described.packed().into_bytes(), Some(file)))
 }

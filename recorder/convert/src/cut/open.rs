@@ -216,15 +216,15 @@ impl Open {
         for (number, seat) in (0..=u16::MAX).zip(self.machine.cpu_states()) {
             let Some(occupant) = seat.occupant else { continue };
             let (cpu, has) = (Cpu(number), occupant.thread().unwrap_or_default());
-            let nobody = filter.nobody(cpu);
+            let not_shown = filter.not_shown(cpu);
             let wanted = filter.admits_cpu(cpu) && filter.admits_thread(has, names);
-            let shown = if wanted { has } else { nobody };
+            let shown = if wanted { has } else { not_shown };
             self.shown.insert(cpu, shown);
-            if shown != nobody {
-                names.need_occupant(nobody, target)?;
+            if shown != not_shown {
+                names.need_occupant(not_shown, target)?;
                 names.need_occupant(shown, target)?;
                 let weight = self.threads.get(&shown).and_then(|known| known.weight);
-                write_switch(cpu, from, nobody, (shown, weight), target)?;
+                write_switch(cpu, from, not_shown, (shown, weight), target)?;
             }
         }
         let mut waiting: Vec<_> =
@@ -292,10 +292,10 @@ impl Open {
         target: &mut Target<'_>,
     ) -> Result<(), ConvertError> {
         for (cpu, shown) in &mut self.shown {
-            let nobody = filter.nobody(*cpu);
-            if *shown != Koid(0) && *shown != nobody {
-                let thread = std::mem::replace(shown, nobody);
-                write_switch(*cpu, to, thread, (nobody, None), target)?;
+            let not_shown = filter.not_shown(*cpu);
+            if *shown != Koid(0) && *shown != not_shown {
+                let thread = std::mem::replace(shown, not_shown);
+                write_switch(*cpu, to, thread, (not_shown, None), target)?;
             }
         }
         let cut = [("cut", Value::Bool(true))];

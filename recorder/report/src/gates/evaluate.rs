@@ -70,7 +70,7 @@ pub enum Finding {
         needed: u64,
     },
     /// No thread of the recording meets the condition.
-    Nobody,
+    NoThread,
     /// The recording does not have the data that the gate needs.
     NotRecorded,
     /// The gate passes, but applications dropped records that could have made it fail.
@@ -82,7 +82,7 @@ pub enum Finding {
 impl Finding {
     /// Whether there was no value to compare with the limit.
     pub fn is_open(self) -> bool {
-        matches!(self, Finding::TooFew { .. } | Finding::Nobody | Finding::NotRecorded)
+        matches!(self, Finding::TooFew { .. } | Finding::NoThread | Finding::NotRecorded)
     }
 }
 
@@ -223,7 +223,7 @@ pub fn judge<'g>(gate: &'g Gate, evidence: &impl Evidence, policy: Policy) -> Ve
     let knows = evidence.knows(&gate.quantity)
         && condition.is_none_or(|condition| evidence.can_tell(condition));
     let measured = if knows { measure(gate, evidence) } else { None };
-    let nothing = if knows { Finding::Nobody } else { Finding::NotRecorded };
+    let nothing = if knows { Finding::NoThread } else { Finding::NotRecorded };
     let finding = match measured.as_ref().map_or(nothing, |measured| find(gate, measured)) {
         // Unknown values may be beyond the limit.
         Finding::Kept
@@ -235,7 +235,7 @@ pub fn judge<'g>(gate: &'g Gate, evidence: &impl Evidence, policy: Policy) -> Ve
         finding => finding,
     };
     let passes = finding == Finding::Kept
-        || matches!(finding, Finding::TooFew { .. } | Finding::Nobody)
+        || matches!(finding, Finding::TooFew { .. } | Finding::NoThread)
             && policy.on_too_few == OnTooFew::Pass;
     let is_about_spans = matches!(gate.quantity, Quantity::Span(..));
     let may_be_broken = || match (&gate.quantity, condition) {

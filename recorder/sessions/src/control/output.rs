@@ -306,7 +306,7 @@ mod tests {
         (writer, destination)
     }
 
-    fn nobody() -> OnFailure {
+    fn no_callback() -> OnFailure {
         Box::new(|_| {})
     }
 
@@ -315,7 +315,7 @@ mod tests {
         let (mut reader, writer) = pipe().expect("a pipe");
         let (writer, destination) = to(writer);
         let output =
-            Output::start(writer, destination, spool(), false, nobody()).expect("a thread");
+            Output::start(writer, destination, spool(), false, no_callback()).expect("a thread");
         // Far more than a pipe holds, appended before anything is read.
         for number in 0..10_u8 {
             output.push(vec![number; 100_000]);
@@ -350,7 +350,8 @@ mod tests {
         let file = tempfile::tempfile().expect("a file");
         let mut look = file.try_clone().expect("a copy");
         let (writer, destination) = to(file);
-        let output = Output::start(writer, destination, spool(), true, nobody()).expect("a thread");
+        let output =
+            Output::start(writer, destination, spool(), true, no_callback()).expect("a thread");
         let mut length = || look.seek(io::SeekFrom::End(0)).expect("a length");
         output.push(vec![0; 10]);
         output.settle(Duration::from_secs(3600));
@@ -370,7 +371,8 @@ mod tests {
     fn what_finds_no_room_is_a_failure() {
         let (_reader, writer) = pipe().expect("a pipe");
         let (writer, destination) = to(writer);
-        let output = Output::start(writer, destination, spool(), true, nobody()).expect("a thread");
+        let output =
+            Output::start(writer, destination, spool(), true, no_callback()).expect("a thread");
         output.push(vec![0; (1 << 20) + 1]);
         assert!(output.failure().expect("failed").contains("cannot store the data"));
     }

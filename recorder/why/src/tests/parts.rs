@@ -243,12 +243,12 @@ fn a_waker_that_has_left_its_cpu_before_the_wake_up_took_effect_is_followed() {
 #[test]
 fn outside_of_the_scope_nothing_is_known() {
     let mut scene = Scene::of_scope("app");
-    let nobody = 0xd000_0001;
+    let not_recorded = 0xd000_0001;
     scene.wake(500, 0, 101);
-    scene.switch(1_000, 0, nobody, Leaves::S, 101);
+    scene.switch(1_000, 0, not_recorded, Leaves::S, 101);
     scene.switch(2_000, 0, 101, Leaves::R, 201);
-    scene.switch(3_000, 0, 201, Leaves::R, nobody);
-    scene.switch(6_000, 0, nobody, Leaves::S, 101);
+    scene.switch(3_000, 0, 201, Leaves::R, not_recorded);
+    scene.switch(6_000, 0, not_recorded, Leaves::S, 101);
     scene.switch(7_000, 0, 101, Leaves::S, 0);
     scene.end(9_000);
     let why = ask(&scene, &within("t101", 1_000, 7_000));

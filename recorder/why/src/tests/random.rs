@@ -30,7 +30,7 @@ pub(super) enum Does {
 pub(super) enum WokenBy {
     Thread(usize),
     Interrupt,
-    Nobody,
+    NoThread,
 }
 
 /// The true states, microsecond by microsecond.
@@ -92,16 +92,16 @@ fn play_in(mut scene: Scene, steps: &[Step]) -> (Scene, Truth) {
                 let by = match by {
                     Some(by) if b % 8 < 6 => WokenBy::Thread(by),
                     _ if b % 8 == 6 => WokenBy::Interrupt,
-                    _ => WokenBy::Nobody,
+                    _ => WokenBy::NoThread,
                 };
                 let fact = match by {
                     WokenBy::Thread(by) => Some(("waker", Value::Koid(Koid(koid(by))))),
                     WokenBy::Interrupt => Some(("interrupt", Value::Bool(true))),
-                    WokenBy::Nobody => None,
+                    WokenBy::NoThread => None,
                 };
                 scene.wake_with(now, cpu as u16, koid(thread), fact.as_slice());
                 // Whom a named thread or an interrupt wakes first was there before.
-                if does[thread] == Does::Unseen && by != WokenBy::Nobody {
+                if does[thread] == Does::Unseen && by != WokenBy::NoThread {
                     truth.does[thread].fill(Does::Sleeps);
                     truth.first[thread] = now as usize;
                     does[thread] = Does::Sleeps;

@@ -745,12 +745,12 @@ fn in_a_merged_trace_threads_have_hosts_and_are_chosen_by_them() {
 #[test]
 fn of_a_wait_in_a_narrow_scope_it_says_which_threads_had_the_cpu_and_what_it_does_not_know() {
     let mut scene = Scene::of_scope("app");
-    let nobody = 0xd000_0001;
+    let not_recorded = 0xd000_0001;
     scene.wake(500, 0, 101);
-    scene.switch(1_000, 0, nobody, Leaves::S, 101);
+    scene.switch(1_000, 0, not_recorded, Leaves::S, 101);
     scene.switch(2_000, 0, 101, Leaves::R, 201);
-    scene.switch(3_000, 0, 201, Leaves::R, nobody);
-    scene.switch(12_000, 0, nobody, Leaves::S, 101);
+    scene.switch(3_000, 0, 201, Leaves::R, not_recorded);
+    scene.switch(12_000, 0, not_recorded, Leaves::S, 101);
     scene.switch(13_000, 0, 101, Leaves::S, 0);
     scene.end(14_000);
     let why = ask(&scene, &within("t101", 1_000, 13_000));

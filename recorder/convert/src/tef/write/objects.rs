@@ -165,8 +165,8 @@ impl Exporter<'_> {
         event.string("ph", "i");
         event.string("cat", "fxt");
         event.string("name", report.event.name().unwrap_or("provider event"));
-        let nobody = Thread { process: Koid(0), thread: Koid(0) };
-        write_thread_and_time(&mut event, nobody, self.now, &self.names);
+        let no_thread = Thread { process: Koid(0), thread: Koid(0) };
+        write_thread_and_time(&mut event, no_thread, self.now, &self.names);
         event.string("s", "g");
         let mut args = Object::begin(event.key("args"));
         args.number("id", report.id.0.into());

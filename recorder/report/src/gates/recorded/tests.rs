@@ -87,9 +87,9 @@ fn a_condition_on_cpus_is_about_the_values_of_these_cpus() {
 #[test]
 fn who_is_nobody_is_found_to_be() {
     let finding = |gate| with_verdict(&scene(), gate, |verdict| verdict.finding);
-    assert_eq!(finding("wakeup.max > 1ms if comm = 'Audio'"), Finding::Nobody);
-    assert_eq!(finding("wakeup.max > 1ms if cpu = 7"), Finding::Nobody);
-    assert_eq!(finding("switches > 1 if tid = 9"), Finding::Nobody);
+    assert_eq!(finding("wakeup.max > 1ms if comm = 'Audio'"), Finding::NoThread);
+    assert_eq!(finding("wakeup.max > 1ms if cpu = 7"), Finding::NoThread);
+    assert_eq!(finding("switches > 1 if tid = 9"), Finding::NoThread);
     assert_eq!(finding("blocked_d.max > 1ms if comm = 'audio'"), Finding::Kept);
 }
 
