@@ -35,7 +35,7 @@ use std::path::PathBuf;
 use fxtrec_kernel::regular::Regular;
 use serde::{Deserialize, Serialize};
 
-pub use args::{ArgKind, FetchArg, Moment, Width};
+pub use args::{ArgKind, FetchArg, FetchPoint, Width};
 pub use error::{ProbeError, Problem, Symbols};
 pub use list::{ListedFunction, ListedUsdt, Listing, list};
 pub use locate::Context;

@@ -67,5 +67,5 @@ pub use model::{
     ProviderLosses, RecordGap, Recorder, Report, Sleep, Span, Stats, ThreadInfo, ThreadReport,
     Wait, WorstSpan,
 };
-pub use selection::{Moment, Selection, ThreadFilter, TimeRange, Who};
+pub use selection::{Selection, ThreadFilter, TimeRange, TimeSpec, Who};
 pub use spans::{SpanFigures, SpanReport, SpanRow, SpanTime};

@@ -9,7 +9,7 @@ use fxt_reader::{Error, Item, Nanos, Reader, Record};
 use crate::cli::TimePoint;
 use crate::convert::{ConvertError, traces};
 use crate::kernel::progress;
-use crate::report::Moment;
+use crate::report::TimeSpec;
 use crate::sched::{signed, unsigned};
 use crate::sink::outfile::refuse_inputs;
 use crate::units::convention::SCHEMA;
@@ -72,7 +72,7 @@ pub fn resolve(
     from: Option<TimePoint>,
     to: Option<TimePoint>,
 ) -> Result<(Option<Nanos>, Option<Nanos>), ReadError> {
-    let is_plain = |point: &TimePoint| matches!(point, TimePoint::In(Moment::At(_)));
+    let is_plain = |point: &TimePoint| matches!(point, TimePoint::In(TimeSpec::At(_)));
     let (begin, wall_clock) = match [from, to].iter().flatten().all(is_plain) {
         true => (Nanos(0), None),
         false => {

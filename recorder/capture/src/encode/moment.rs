@@ -61,7 +61,7 @@ pub type Track = (Koid, Koid);
 
 /// The current state of the machine.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Moment {
+pub struct MachineState {
     /// The thread on each CPU, as the trace shows it. Idle CPUs may be missing.
     pub cpus: BTreeMap<u16, RunnableThread>,
     /// The threads that wait for a CPU: queue and weight of each.
@@ -70,7 +70,7 @@ pub struct Moment {
     pub spans: BTreeMap<Track, Vec<Span>>,
 }
 
-impl Moment {
+impl MachineState {
     /// Writes the records with which a trace that begins at `time`, in this state, must begin. All names must already be in it.
     ///
     /// # Errors

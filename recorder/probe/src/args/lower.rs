@@ -2,7 +2,7 @@
 
 use super::fetch::Fetch;
 use super::registers::{self, ArgumentAt};
-use super::{ArgError, ArgKind, FetchArg, Moment, Verbatim, Width};
+use super::{ArgError, ArgKind, FetchArg, FetchPoint, Verbatim, Width};
 use crate::elf::Arch;
 use crate::spec::{Arg, ArgType, Value};
 
@@ -51,7 +51,12 @@ pub(crate) fn lower(arg: &Arg, arch: Arch, arguments: Arguments<'_>) -> Result<F
     finish(arg, &fetch, kind, moment)
 }
 
-fn finish(arg: &Arg, fetch: &Fetch, kind: ArgKind, moment: Moment) -> Result<FetchArg, ArgError> {
+fn finish(
+    arg: &Arg,
+    fetch: &Fetch,
+    kind: ArgKind,
+    moment: FetchPoint,
+) -> Result<FetchArg, ArgError> {
     let fetch = format!("{fetch}:{kind}");
     if fetch.len() > LONGEST {
         return Err(Problem::TooLong(LONGEST).of(arg));
@@ -62,12 +67,12 @@ fn finish(arg: &Arg, fetch: &Fetch, kind: ArgKind, moment: Moment) -> Result<Fet
 struct Lowered {
     fetch: Fetch,
     kind: ArgKind,
-    moment: Moment,
+    moment: FetchPoint,
 }
 
 fn place(value: &Value, arch: Arch, arguments: Arguments<'_>) -> Result<Lowered, Problem> {
     let word = ArgKind::Unsigned(Width::Bits64);
-    let at_hit = |fetch, kind| Ok(Lowered { fetch, kind, moment: Moment::Hit });
+    let at_hit = |fetch, kind| Ok(Lowered { fetch, kind, moment: FetchPoint::Hit });
     match value {
         Value::Argument(number) => match arguments {
             Arguments::Convention => at_hit(
@@ -89,7 +94,7 @@ fn place(value: &Value, arch: Arch, arguments: Arguments<'_>) -> Result<Lowered,
         Value::Returned => Ok(Lowered {
             fetch: Fetch::Returned,
             kind: ArgKind::Signed(Width::Bits64),
-            moment: Moment::Return,
+            moment: FetchPoint::Return,
         }),
         Value::Register(name) => match registers::by_any_name(arch, name) {
             Some(register) => {
@@ -199,7 +204,7 @@ mod tests {
             .iter()
             .map(|arg| lower(arg, Arch::X86_64, Arguments::Convention).expect("fetched").moment)
             .collect();
-        assert_eq!(moments, [Moment::Hit, Moment::Return, Moment::Return]);
+        assert_eq!(moments, [FetchPoint::Hit, FetchPoint::Return, FetchPoint::Return]);
     }
 
     #[test]

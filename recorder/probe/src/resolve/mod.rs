@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 
 use object::ReadRef;
 
-use super::args::{self, Arguments, FetchArg, Moment};
+use super::args::{self, Arguments, FetchArg, FetchPoint};
 use super::elf::{self, Elf, Functions, Selection};
 use super::error::{Problem, Symbols};
 use super::locate::{self, Context, Located};
@@ -278,14 +278,14 @@ impl<'d, R: ReadRef<'d>> File<'_, 'd, R> {
 /// At a return probe everything is fetched at the return.
 fn at_return(args: &mut Vec<FetchArg>) {
     for arg in args.iter_mut() {
-        arg.moment = Moment::Return;
+        arg.moment = FetchPoint::Return;
     }
     if args.is_empty() {
         args.push(FetchArg {
             name: "ret".to_owned(),
             fetch: "$retval:s64".to_owned(),
             kind: args::ArgKind::Signed(args::Width::Bits64),
-            moment: Moment::Return,
+            moment: FetchPoint::Return,
         });
     }
 }

@@ -4,7 +4,7 @@ use proptest::prelude::*;
 use super::*;
 use crate::analysis::Options;
 use crate::scene::{Leaves, Scene};
-use crate::selection::{Moment, TimeRange};
+use crate::selection::{TimeRange, TimeSpec};
 
 const ALL: &str = "steal,irq,throttled,waker,syscall";
 
@@ -154,8 +154,10 @@ fn spans_of_one_name_are_chosen_by_thread_and_range_and_put_together() {
     let mut selection = Selection::default();
     selection.threads.tids = vec![101];
     assert_eq!(measured_of(&scene, &selection).rows.len(), 1);
-    let range =
-        TimeRange { from: Some(Moment::At(Nanos(60_000))), to: Some(Moment::At(Nanos(260_000))) };
+    let range = TimeRange {
+        from: Some(TimeSpec::At(Nanos(60_000))),
+        to: Some(TimeSpec::At(Nanos(260_000))),
+    };
     let report = measured_of(&scene, &Selection { range, ..Selection::default() });
     assert_eq!(report.by_name()[0].1.part(SpanPart::Wall).count(), 2);
 }

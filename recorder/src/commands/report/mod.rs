@@ -31,7 +31,7 @@ use crate::report::{
     self, GroupBy, Incident, Options, Report, Selection, Span, ThreadFilter, ThreadInfo, TimeRange,
     analysis, call_name,
 };
-use crate::report::{Moment, counters, locks};
+use crate::report::{TimeSpec, counters, locks};
 use crate::units::look::Look;
 use crate::units::nearest::nearest;
 use crate::units::text::counted;
@@ -114,7 +114,7 @@ pub fn run(
     }
     if is_of_day {
         let (from, to) = resolve(&args.file, args.from, args.to)?;
-        let at = |time: Nanos| TimePoint::In(Moment::At(time));
+        let at = |time: Nanos| TimePoint::In(TimeSpec::At(time));
         let args = ReportArgs { from: from.map(at), to: to.map(at), ..args.clone() };
         return run(&args, look, out, err);
     }

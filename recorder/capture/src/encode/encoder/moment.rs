@@ -8,7 +8,7 @@ use rustc_hash::{FxHashMap, FxHashSet};
 use super::{Encoder, cpu_number};
 use crate::encode::Closed;
 use crate::encode::chain::{Chain, Occupant};
-use crate::encode::moment::{Label, Moment, RunnableThread, Span, Track};
+use crate::encode::moment::{Label, MachineState, RunnableThread, Span, Track};
 use crate::encode::probes::interrupts::{Name, PROCESS, thread_of};
 use crate::encode::threads::{Announced, IDLE, Naming};
 use crate::encode::{unrecorded, weight};
@@ -17,8 +17,8 @@ use fxtrec_units::{Cpu, Nanos};
 impl<L: Lanes> Encoder<L> {
     /// The current state of the machine according to the trace. Only an encoder with a [`Watch`](crate::flight::watch::Watch) knows which
     /// threads wait for a CPU.
-    pub fn present(&mut self) -> Moment {
-        let mut moment = Moment::default();
+    pub fn present(&mut self) -> MachineState {
+        let mut moment = MachineState::default();
         let living = self.living();
         for (cpu, chain) in self.chains.all() {
             if let Some(koid) = chain.shown.filter(|koid| !chain.has_gap() && living.contains(koid))

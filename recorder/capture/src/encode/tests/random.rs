@@ -11,7 +11,7 @@ use super::{
     wakeup, wakeup_new, waking,
 };
 use crate::encode::ids::Ids;
-use crate::encode::moment::Moment;
+use crate::encode::moment::MachineState;
 use crate::encode::strings;
 use crate::encode::threads::Threads;
 use crate::event::{Comm, Kind, LocalId, Switch, Taken, Wake};
@@ -308,7 +308,7 @@ fn wherever_a_trace_is_cut_the_records_that_matter_tell_its_beginning_as_all_of_
             let middle = walk::record_ends(whole).nth(at).unwrap_or(whole.len());
             let (first, second) = whole.split_at(middle);
             let (_, moment) = both_ways(&trace[..head_end], &[first, second], &now)
-                .unwrap_or_else(|| (Nanos(0), Moment::default()));
+                .unwrap_or_else(|| (Nanos(0), MachineState::default()));
             waiting += moment.waiting.len();
             running += moment.cpus.len();
             doubtful += usize::from(moment.cpus.len() < CPUS as usize);

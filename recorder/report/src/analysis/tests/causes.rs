@@ -8,7 +8,7 @@ use fxt_writer::Value;
 use super::{figures, micros};
 use crate::facts::{Cause, Causes};
 use crate::scene::{Leaves, Scene, thread};
-use crate::{Metric, Moment, Options, Report, Selection, TimeRange, Wait};
+use crate::{Metric, Options, Report, Selection, TimeRange, TimeSpec, Wait};
 
 const ALL: &str = "steal,irq,throttled,migrate,need_resched,waker";
 
@@ -258,7 +258,7 @@ fn what_was_taken_of_a_slice_that_is_cut_is_censored() {
     let mut scene = Scene::with_causes(ALL);
     scene.switch(0, 0, 0, Leaves::R, 101);
     scene.switch_with((20, 0), 101, Leaves::S, 0, &[("steal_ns", us(4))]);
-    let from = TimeRange { from: Some(Moment::At(Nanos(10_000))), to: None };
+    let from = TimeRange { from: Some(TimeSpec::At(Nanos(10_000))), to: None };
     let selection = Selection { range: from, ..Selection::default() };
     let report = scene.report_with(Options { selection, ..Options::default() });
     assert_eq!(figures(&report, 101, Metric::Steal), (0, 0, 1));

@@ -227,7 +227,7 @@ fn records_that_were_dropped_outside_of_the_selected_time_are_not_counted() {
     let whole = scene.report();
     assert_eq!(whole.losses.records(), 13);
     let mut selection = Selection::default();
-    selection.range.from = Some(crate::Moment::After(60_000));
+    selection.range.from = Some(crate::TimeSpec::After(60_000));
     let part = scene.report_with(Options { selection, ..Options::default() });
     assert_eq!(part.losses.records(), 8);
 }

@@ -41,7 +41,7 @@ use crate::kernel::sys::{Linux, Sys};
 use crate::kernel::tracefs::Tracefs;
 use crate::kernel::uprobe::definitions::{Defined, Definitions, Fetch};
 use crate::kernel::uprobe::{Binary, Pmu, ProbeSite, Uprobe};
-use crate::probe::{ArgKind, Context, FetchArg, FileVersion, Moment, Site, SiteKind};
+use crate::probe::{ArgKind, Context, FetchArg, FetchPoint, FileVersion, Site, SiteKind};
 
 /// Adds every location that the specs name. With `bpf`, a program records as many of them as it can.
 ///
@@ -256,8 +256,8 @@ impl<'a> Places<'a> {
             SiteKind::Span => {
                 let id = SpanId(self.spans);
                 self.spans = self.spans.saturating_add(1);
-                self.put(extras, site, false, Act::Call(id), Some(Moment::Hit))?;
-                self.put(extras, site, true, Act::Return(id), Some(Moment::Return))
+                self.put(extras, site, false, Act::Call(id), Some(FetchPoint::Hit))?;
+                self.put(extras, site, true, Act::Return(id), Some(FetchPoint::Return))
             }
         }
     }
@@ -269,7 +269,7 @@ impl<'a> Places<'a> {
         site: &Site,
         on_return: bool,
         act: Act,
-        moment: Option<Moment>,
+        moment: Option<FetchPoint>,
     ) -> Result<(), ExtraError> {
         let wanted = |arg: &&FetchArg| moment.is_none_or(|moment| arg.moment == moment);
         let args: Vec<&FetchArg> = site.args.iter().filter(wanted).collect();
@@ -461,8 +461,8 @@ mod tests {
         FileVersion::of(&own).expect("known")
     }
 
-    fn site(offset: u64, kind: SiteKind, args: &[(&str, Moment)]) -> Site {
-        let arg = |(fetch, moment): &(&str, Moment)| FetchArg {
+    fn site(offset: u64, kind: SiteKind, args: &[(&str, FetchPoint)]) -> Site {
+        let arg = |(fetch, moment): &(&str, FetchPoint)| FetchArg {
             name: "n".to_owned(),
             fetch: (*fetch).to_owned(),
             kind: ArgKind::Signed(Width::Bits32),
@@ -515,10 +515,10 @@ mod tests {
     #[test]
     fn a_program_has_one_event_for_each_shape_of_its_samples() {
         let sites = [
-            site(1, SiteKind::Entry, &[("%di:s32", Moment::Hit)]),
-            site(2, SiteKind::Span, &[(r"\7:s32", Moment::Hit)]),
+            site(1, SiteKind::Entry, &[("%di:s32", FetchPoint::Hit)]),
+            site(2, SiteKind::Span, &[(r"\7:s32", FetchPoint::Hit)]),
             site(3, SiteKind::Return, &[]),
-            site(4, SiteKind::Usdt, &[("%bx:s32", Moment::Hit)]),
+            site(4, SiteKind::Usdt, &[("%bx:s32", FetchPoint::Hit)]),
         ];
         let kernel = Kernel { has_links: true };
         let expected = ["program", "program", "elsewhere", "elsewhere", "elsewhere"];

@@ -18,7 +18,7 @@ use crate::commands::record::providers::past;
 use crate::commands::record::retained::Retained;
 use crate::convert::ConvertError;
 use crate::convert::cut::{self, Filter, Maker};
-use crate::encode::moment::Moment;
+use crate::encode::moment::MachineState;
 use crate::encode::moment::rewind::rewind;
 use crate::flight::files::{NotRemoved, Removed};
 use crate::flight::watch::Fired;
@@ -45,7 +45,7 @@ pub(in crate::commands::record) struct Records {
     /// The records that explain the stacks in the buffers.
     pub(super) stacks: Vec<u8>,
     /// The state of the machine at their end.
-    pub(super) now: Moment,
+    pub(super) now: MachineState,
     /// The description of the recording up to that time.
     pub(super) ending: Ending,
     /// Whether older records were overwritten.
@@ -313,7 +313,7 @@ pub(super) fn opening(
     beginning: &Beginning,
     time: Nanos,
     names: &[u8],
-    (begin, moment): (Nanos, &Moment),
+    (begin, moment): (Nanos, &MachineState),
 ) -> Vec<u8> {
     let mut opening = beginning.head_at(time);
     opening.extend_from_slice(names);

@@ -15,7 +15,7 @@ use fxt_writer::record::{Initialization, Magic, ProviderInfo, ProviderSection, R
 
 use crate::convert::ConvertError;
 use crate::convert::cut::{self, Owner, Window};
-use crate::encode::moment::Moment;
+use crate::encode::moment::MachineState;
 use crate::encode::moment::rewind::rewind_trace;
 use crate::manager::{RecordLoss, Section};
 use crate::units::Nanos;
@@ -25,7 +25,8 @@ use crate::units::convention::PROVIDER;
 fn opened(section: &Section) -> Vec<u8> {
     let alone = archive_of(section, &[]);
     // After a damaged record the state is unknown, so the section then starts without these begin records.
-    let begun = rewind_trace(&mut Reader::from_slice(&alone), &Moment::default()).ok().flatten();
+    let begun =
+        rewind_trace(&mut Reader::from_slice(&alone), &MachineState::default()).ok().flatten();
     let mut opened = Vec::new();
     if let Some((begin, moment)) = begun.filter(|(_, moment)| !moment.spans.is_empty()) {
         // The added records use nanoseconds, whatever the provider's clock is.
