@@ -110,7 +110,7 @@ impl<'a, T: Lasting, F: FnMut(&Tracker, usize, Frame)> Follower<'a, T, F> {
                 break;
             }
             self.open.pop();
-            let Some(thread) = tracker.roster.find(koid) else { continue };
+            let Some(thread) = tracker.known_threads.find(koid) else { continue };
             match self.wakers {
                 Wakers::Followed => tracker.settle(self),
                 Wakers::Told => tracker.settle_thread(thread, self),
@@ -241,7 +241,7 @@ impl Keeper {
         if to < tracker.now && tracker.losses > 0 {
             return None;
         }
-        let thread = tracker.roster.find(koid)?;
+        let thread = tracker.known_threads.find(koid)?;
         if let Some(Some(taken)) = self.late.get(&thread) {
             self.log.taken(thread, *taken);
         }

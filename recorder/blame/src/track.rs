@@ -25,7 +25,7 @@ use fxtrec_units::lock_kind::LockKind;
 
 use crate::cpus::CpuNames;
 use crate::origins::Origins;
-use crate::threads::{CommandThreads, Index, Recorders, Roster, inherits};
+use crate::threads::{CommandThreads, Index, KnownThreads, Recorders, inherits};
 use crate::{Causes, trigger};
 
 /// The provider name of fxtrec in a trace, and the category of its events about the recording.
@@ -78,7 +78,7 @@ struct Gap {
 /// The machine, and what is known about the recording so far.
 #[derive(Debug)]
 pub struct Tracker {
-    pub roster: Roster,
+    pub known_threads: KnownThreads,
     pub family: CommandThreads,
     pub origin: Origin,
     /// The names of CPUs.
@@ -132,9 +132,9 @@ fn unknown(time: u64, cpu: Cpu, reason: Reason) -> Begin {
 }
 
 impl Tracker {
-    pub fn new(roster: Roster) -> Tracker {
+    pub fn new(known_threads: KnownThreads) -> Tracker {
         Tracker {
-            roster,
+            known_threads,
             family: CommandThreads::default(),
             origin: Origin::default(),
             cpus: CpuNames::default(),
@@ -163,7 +163,7 @@ impl Tracker {
 
     /// Whether it is certain that COMMAND did not start this thread.
     pub fn is_stranger(&self, thread: Index) -> bool {
-        self.family.is_without(&self.roster, self.roster.koid(thread))
+        self.family.is_without(&self.known_threads, self.known_threads.koid(thread))
     }
 
     /// The delay that fired a trigger, if the file is the snapshot of a trigger.
@@ -211,9 +211,9 @@ impl Tracker {
             Record::KernelObject(object) => {
                 let is_told = !self.recorders.have(item.provider);
                 match object.object_type {
-                    ObjectType::Process => self.roster.name_process(object, is_told),
+                    ObjectType::Process => self.known_threads.name_process(object, is_told),
                     ObjectType::Thread => {
-                        self.roster.name_thread(object, is_told);
+                        self.known_threads.name_thread(object, is_told);
                         if !is_told {
                             self.family.is_named(object.name, object.process().map(|it| it.0));
                         }
@@ -239,7 +239,7 @@ impl Tracker {
             }
             Record::ProviderInfo(info) => {
                 if info.name == FXTREC {
-                    self.roster.by_fxtrec = true;
+                    self.known_threads.by_fxtrec = true;
                     self.own = Some(info.id);
                     self.recorders.introduce(info.id);
                 }
@@ -289,7 +289,7 @@ impl Tracker {
             return false;
         }
         let (mut out, mut inn) = (self.side(switch.outgoing), self.side(switch.incoming));
-        if !self.roster.by_fxtrec {
+        if !self.known_threads.by_fxtrec {
             if switch.outgoing_weight() == Some(IDLE_WEIGHT) {
                 out.no_thread = Some(Occupant::Idle);
             }
@@ -335,7 +335,7 @@ impl Tracker {
     fn occupant(&mut self, side: Side) -> Occupant {
         match side.no_thread {
             Some(occupant) => occupant,
-            None => Occupant::Thread(self.roster.index(side.koid) as usize),
+            None => Occupant::Thread(self.known_threads.index(side.koid) as usize),
         }
     }
 
@@ -445,7 +445,7 @@ impl Tracker {
         sink.begin(thread, Begin { time, state: next, cpu, about });
         if let Some(address) = said.futex {
             let owner = said.futex_end_of.or(said.futex_owner);
-            let owner = owner.map(|owner| self.roster.index(owner.0));
+            let owner = owner.map(|owner| self.known_threads.index(owner.0));
             let is_end = said.futex_end_of.is_some();
             sink.lock(thread, time, Lock { address, kernel: None, owner, is_end });
         } else if let Some(address) = said.kernel_lock {
@@ -582,12 +582,12 @@ impl Tracker {
             true => WakeupFacts::of(wakeup.args),
             false => WakeupFacts::default(),
         };
-        let thread = match self.roster.find(wakeup.koid.0) {
+        let thread = match self.known_threads.find(wakeup.koid.0) {
             Some(thread) => thread,
             None => {
                 let by = (said.waker, said.interrupt);
-                self.family.first_woken(&self.roster, wakeup.koid.0, by);
-                self.roster.index(wakeup.koid.0)
+                self.family.first_woken(&self.known_threads, wakeup.koid.0, by);
+                self.known_threads.index(wakeup.koid.0)
             }
         };
         let by = match said.waker {
@@ -595,7 +595,7 @@ impl Tracker {
                 By::Interrupt(self.origins.of(said.interrupt_kind, said.interrupt_name))
             }
             Some(Koid(0)) | None => By::Unknown,
-            Some(Koid(waker)) => By::Thread(self.roster.index(waker)),
+            Some(Koid(waker)) => By::Thread(self.known_threads.index(waker)),
         };
         let state = if said.throttled { State::WokenThrottled } else { State::Woken };
         let (cpu, time) = (wakeup.cpu, Nanos(self.now));
@@ -619,7 +619,7 @@ impl Tracker {
                     thread,
                     Request {
                         bytes: request.bytes,
-                        by: request.by.map(|by| self.roster.index(by.0)),
+                        by: request.by.map(|by| self.known_threads.index(by.0)),
                         started: ago(request.started),
                         issued: ago(request.issued),
                     },
@@ -638,8 +638,8 @@ impl Tracker {
             // Interrupts make no threads.
             By::Interrupt(_) => true,
             By::Thread(waker) => {
-                let is_named = self.roster.comm(koid).is_some();
-                is_named && !inherits(&self.roster, koid, self.roster.koid(waker))
+                let is_named = self.known_threads.comm(koid).is_some();
+                is_named && !inherits(&self.known_threads, koid, self.known_threads.koid(waker))
             }
             By::Unknown => false,
         }
@@ -738,7 +738,7 @@ impl Tracker {
         let koid = event.thread.thread.0;
         let to = cpu_of(event.args, "dest_cpu").filter(|_| koid != 0);
         let Some(to) = to else { return true };
-        let thread = self.roster.index(koid);
+        let thread = self.known_threads.index(koid);
         if let Some(from) = self.machine.migrate(&mut self.threads, thread as usize, to) {
             let state = self.threads[thread as usize].state;
             let about = About::Queue(from);

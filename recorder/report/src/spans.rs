@@ -21,7 +21,7 @@ use fxtrec_blame::chain::{Blocked, Frame, Wakers, What};
 use fxtrec_blame::parts::{self, EndedBy, Key};
 use fxtrec_blame::pass::{self, Follower, Interval, Lasting};
 use fxtrec_blame::spans::{self, Spans};
-use fxtrec_blame::threads::{Index, Roster};
+use fxtrec_blame::threads::{Index, KnownThreads};
 use fxtrec_blame::track::{Lock, Tenant, Tracker};
 use fxtrec_blame::{Cause, Causes, Class, log};
 use fxtrec_gates::SpanPart;
@@ -254,9 +254,11 @@ fn longest_first<K: Ord, T: Ord + Copy>(mut sums: Vec<(K, T)>) -> Vec<(K, T)> {
 
 /// The wakers that ended blocked time, by name, because threads have other ids in another recording.
 fn waker_name(ended: Option<EndedBy>, tracker: &Tracker) -> Box<str> {
-    let roster = &tracker.roster;
+    let known_threads = &tracker.known_threads;
     match ended {
-        Some(EndedBy::Thread(thread)) => roster.comm(roster.koid(thread)).unwrap_or("?").into(),
+        Some(EndedBy::Thread(thread)) => {
+            known_threads.comm(known_threads.koid(thread)).unwrap_or("?").into()
+        }
         Some(EndedBy::Interrupt(origin)) => tracker.origins.text(origin).into(),
         Some(EndedBy::Unknown) => "nobody known".into(),
         None => "nobody yet".into(),
@@ -477,7 +479,7 @@ pub fn measure<'r>(
     // Without wakers, it is unknown which thread created which.
     let strangers = report.causes.has(Cause::Waker);
     let mut told = vec![false; intervals.len()];
-    let mut tracker = Tracker::new(Roster::default());
+    let mut tracker = Tracker::new(KnownThreads::default());
     let follower = Follower::new(intervals, Wakers::Told, log::MOST, |tracker, at, frame| {
         told[at] = true;
         let interval = intervals[at].interval();
@@ -515,14 +517,15 @@ impl Rows<'_> {
     }
 
     fn finish(self, tracker: &Tracker, selection: &Selection) -> Vec<SpanRow> {
-        let roster = &tracker.roster;
+        let known_threads = &tracker.known_threads;
         let spans = self.spans;
         let mut rows: Vec<SpanRow> = Vec::new();
         for ((number, koid, is_async), growing) in self.rows {
-            let comm = roster.comm(koid).unwrap_or_default();
-            let process = roster.process(koid);
-            let (pid, tid) = (process.map(|process| roster.tid(process)), roster.tid(koid));
-            let cgroup = process.and_then(|process| roster.cgroup(process));
+            let comm = known_threads.comm(koid).unwrap_or_default();
+            let process = known_threads.process(koid);
+            let (pid, tid) =
+                (process.map(|process| known_threads.tid(process)), known_threads.tid(koid));
+            let cgroup = process.and_then(|process| known_threads.cgroup(process));
             if !selection.threads.admits(Who { comm, pid, tid: Some(tid), cgroup }) {
                 continue;
             }

@@ -9,7 +9,7 @@ use fxtrec_blame::chain::{self, Blocked, Ended, Frame, Step, Wakers, What};
 use fxtrec_blame::origins::Origin;
 use fxtrec_blame::parts::{self, EndedBy, Key, divide, ended_by};
 use fxtrec_blame::pass::{self, Follower, Interval, Keeper};
-use fxtrec_blame::threads::{Index, Roster};
+use fxtrec_blame::threads::{Index, KnownThreads};
 use fxtrec_blame::track::{Begin, By, Lock, Request, Sink, Tenant, Tracker};
 use fxtrec_blame::{Class, log};
 use fxtrec_report::stacks::Recorded;
@@ -44,39 +44,42 @@ pub(crate) struct Names<'a> {
 
 impl Names<'_> {
     pub(crate) fn who(&self, thread: Index) -> Who {
-        self.who_of(self.tracker.roster.koid(thread))
+        self.who_of(self.tracker.known_threads.koid(thread))
     }
 
     pub(crate) fn who_of(&self, koid: u64) -> Who {
-        let roster = &self.tracker.roster;
-        let comm = roster.comm(koid).unwrap_or_default().to_owned();
-        let host = roster.process(koid).and_then(|process| roster.host(process));
-        Who { koid, tid: roster.tid(koid), comm, host: host.map(str::to_owned) }
+        let known_threads = &self.tracker.known_threads;
+        let comm = known_threads.comm(koid).unwrap_or_default().to_owned();
+        let host = known_threads.process(koid).and_then(|process| known_threads.host(process));
+        Who { koid, tid: known_threads.tid(koid), comm, host: host.map(str::to_owned) }
     }
 
     /// Whether the recording is of one user's processes, with stand-ins for threads of others.
     pub(crate) fn has_stand_ins(&self) -> bool {
-        let roster = &self.tracker.roster;
-        let is_one =
-            |koid| roster.comm(koid).is_some_and(|comm| stand_in(comm, roster.tid(koid)).is_some());
-        roster.koids().any(is_one)
+        let known_threads = &self.tracker.known_threads;
+        let is_one = |koid| {
+            known_threads
+                .comm(koid)
+                .is_some_and(|comm| stand_in(comm, known_threads.tid(koid)).is_some())
+        };
+        known_threads.koids().any(is_one)
     }
 
     /// The last known cgroup of the thread's process.
     pub(crate) fn cgroup_of(&self, thread: Index) -> Option<&str> {
-        let roster = &self.tracker.roster;
-        roster.cgroup(roster.process(roster.koid(thread))?)
+        let known_threads = &self.tracker.known_threads;
+        known_threads.cgroup(known_threads.process(known_threads.koid(thread))?)
     }
 
     /// Whether the thread belongs to the recorder.
     pub(crate) fn is_recorder(&self, thread: Index) -> bool {
-        let roster = &self.tracker.roster;
-        self.tracker.family.is_recorder(roster, roster.koid(thread))
+        let known_threads = &self.tracker.known_threads;
+        self.tracker.family.is_recorder(known_threads, known_threads.koid(thread))
     }
 
     /// Whether the recording has stacks of this thread, if it waited for long.
     pub(crate) fn has_stacks_of(&self, thread: Index) -> bool {
-        let koid = Koid(self.tracker.roster.koid(thread));
+        let koid = Koid(self.tracker.known_threads.koid(thread));
         self.stacks.as_ref().is_some_and(|stacks| stacks.is_about(koid))
     }
 
@@ -167,7 +170,7 @@ impl Names<'_> {
         }
         let (stack, _) = stacks.of_wait(Koid(koid), (blocked.since, until))?;
         let waited = stacks.waited_for(stack)?;
-        let process = |koid: u64| self.tracker.roster.process(koid);
+        let process = |koid: u64| self.tracker.known_threads.process(koid);
         // Hosts may have the same addresses and ids.
         let host = self.who_of(koid).host;
         let other = waited.peer.filter(|pid| host.is_none() && process(koid) != Some(*pid));
@@ -175,7 +178,7 @@ impl Names<'_> {
         let peer = end.map(|end| end.0).or(other);
         let peer = peer.map(|koid| self.who_of(koid)).filter(|who| !who.comm.is_empty());
         let waker = match blocked.ended {
-            Ended::Woken(By::Thread(waker)) => process(self.tracker.roster.koid(waker)),
+            Ended::Woken(By::Thread(waker)) => process(self.tracker.known_threads.koid(waker)),
             _ => None,
         };
         let mut text = fxtrec_units::escape::line(&waited.to_string()).into_owned();
@@ -205,7 +208,7 @@ impl Names<'_> {
 
     /// Whether a thread that woke another at this time ended then, without having left its CPU in between.
     pub(crate) fn ended_then(&self, thread: Index, time: u64) -> bool {
-        let koid = self.tracker.roster.koid(thread);
+        let koid = self.tracker.known_threads.koid(thread);
         self.last_slices.get(&koid).is_some_and(|begin| *begin <= time)
     }
 
@@ -245,7 +248,7 @@ pub(crate) fn explain_keeping<'r>(
     syscall: impl Fn(&str, u64) -> Option<&'static str>,
     keep: Keep,
 ) -> Result<Answer, WhyError> {
-    let mut tracker = Tracker::new(Roster::default());
+    let mut tracker = Tracker::new(KnownThreads::default());
     let finder = Finder::new(query);
     let mut requests = Requests::default();
     let (finder, keeper) = match query.interval().filter(|_| keep.at_once) {
@@ -264,12 +267,12 @@ pub(crate) fn explain_keeping<'r>(
     };
     let places = stacks.as_ref().map(Places::of);
     let choices = {
-        let (roster, origin) = (&tracker.roster, &tracker.origin);
+        let (known_threads, origin) = (&tracker.known_threads, &tracker.origin);
         let known = units::Known {
             end: tracker.now,
-            koid: &|thread| roster.koid(thread),
-            comm: &|koid| roster.comm(koid),
-            process: &|koid| roster.process(koid),
+            koid: &|thread| known_threads.koid(thread),
+            comm: &|koid| known_threads.comm(koid),
+            process: &|koid| known_threads.process(koid),
             class: &|call| {
                 let name = call.map(|number| syscall(&origin.machine, number));
                 match (origin.causes.has(Cause::Syscall), name) {
@@ -313,16 +316,16 @@ pub(crate) fn explain_keeping<'r>(
     let mut frames = vec![kept; intervals.len()];
     let mut meanwhile = Vec::new();
     if frames.iter().any(Option::is_none) {
-        let mut roster = Roster::default();
-        roster.with_names_of(tracker.roster);
+        let mut known_threads = KnownThreads::default();
+        known_threads.with_names_of(tracker.known_threads);
         // The first pass has found the threads of COMMAND and of the recorder; this pass might not contain the records of which thread
         // created another.
         let family = tracker.family;
-        tracker = Tracker::new(roster);
+        tracker = Tracker::new(known_threads);
         tracker.family = family;
         // An interval may be over before there is any record of its thread.
         for choice in choices {
-            tracker.roster.index(choice.koid);
+            tracker.known_threads.index(choice.koid);
         }
         let follower = Follower::new(&intervals, Wakers::Followed, keep.most, |_, at, frame| {
             frames[at] = Some(frame);
@@ -343,7 +346,7 @@ pub(crate) fn explain_keeping<'r>(
     }
     if let Some(places) = &places {
         for frame in frames.iter_mut().flatten() {
-            places.tell(frame, &|thread| tracker.roster.koid(thread));
+            places.tell(frame, &|thread| tracker.known_threads.koid(thread));
         }
     }
     let names = Names { tracker: &tracker, syscall: &syscall, last_slices, stacks, requests };
@@ -467,16 +470,16 @@ impl<'a> Ran<'a> {
         for (thread, (from, has_cpu)) in std::mem::take(&mut self.since) {
             self.add(thread, (from, tracker.now), has_cpu);
         }
-        let roster = &tracker.roster;
+        let known_threads = &tracker.known_threads;
         type Sums = FxHashMap<Index, (u64, u64)>;
         let list = |((interval, sums), kept): ((&Interval, Sums), Meanwhile)| {
             let counts = |thread: Index| {
-                let koid = roster.koid(thread);
+                let koid = known_threads.koid(thread);
                 let family = &tracker.family;
                 koid != interval.koid
                     && match family.process {
-                        Some(_) => family.has(roster, koid),
-                        None => !family.is_recorder(roster, koid),
+                        Some(_) => family.has(known_threads, koid),
+                        None => !family.is_recorder(known_threads, koid),
                     }
             };
             let mut longest: Vec<(Index, u64, u64)> = sums

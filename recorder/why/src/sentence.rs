@@ -175,7 +175,8 @@ impl<'a> Sums<'a> {
                     let why =
                         Why { class, uninterruptible, syscall, lock, by_stack, by, by_packet };
                     let group = sums.blocked.entry(why).or_default();
-                    let object = names.object(names.tracker.roster.koid(thread), step, blocked);
+                    let object =
+                        names.object(names.tracker.known_threads.koid(thread), step, blocked);
                     if group.count == 0 {
                         group.object = object;
                     } else if group.object != object {
@@ -263,7 +264,7 @@ impl<'a> Sums<'a> {
         let recorded = names.stacks.as_ref().filter(|_| self.ran >= LEAST_RAN)?;
         let mut slices: FxHashMap<u64, Vec<(u64, u64)>> = FxHashMap::default();
         for &(thread, from, to) in &self.slices {
-            slices.entry(names.tracker.roster.koid(thread)).or_default().push((from, to));
+            slices.entry(names.tracker.known_threads.koid(thread)).or_default().push((from, to));
         }
         for list in slices.values_mut() {
             list.sort_unstable();
@@ -512,7 +513,7 @@ fn the_request(group: &Group<'_>, origin: Origin, names: &Names<'_>) -> Option<S
 fn place(thread: Index, step: &Step, names: &Names<'_>) -> Option<String> {
     let What::Blocked(blocked) = &step.what else { return None };
     let recorded = names.stacks.as_ref()?;
-    let koid = Koid(names.tracker.roster.koid(thread));
+    let koid = Koid(names.tracker.known_threads.koid(thread));
     let (stack, _) = recorded.of_wait(koid, (blocked.since, step.to))?;
     function(recorded, stack)
 }
@@ -845,7 +846,9 @@ fn ran_meanwhile(frame: &Frame, meanwhile: &Meanwhile, names: &Names<'_>) -> Str
     let Some(last) = tries.clone().nth(RETRIED - 1).and(tries.next_back()) else {
         return String::new();
     };
-    let process = |thread: Index| names.tracker.roster.process(names.tracker.roster.koid(thread));
+    let process = |thread: Index| {
+        names.tracker.known_threads.process(names.tracker.known_threads.koid(thread))
+    };
     let own = process(frame.thread).filter(|_| !meanwhile.is_cut(last.from));
     let mut others = meanwhile.within(last.from, last.to);
     others.retain(|(thread, _)| own.is_some() && process(*thread) == own);

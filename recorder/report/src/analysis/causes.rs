@@ -112,12 +112,12 @@ impl<O: Observer> Analysis<O> {
             let (time, thread) = (Nanos(now), event.thread.thread);
             self.observer.moved(&Moved { time, thread, from, to });
         }
-        let key = self.roster.key(koid, &self.selection.threads);
-        let before = *self.roster.thread(key);
-        let Some(from) = self.cpus.machine.migrate(&mut self.roster, key, to) else {
+        let key = self.thread_figures.key(koid, &self.selection.threads);
+        let before = *self.thread_figures.thread(key);
+        let Some(from) = self.cpus.machine.migrate(&mut self.thread_figures, key, to) else {
             return true;
         };
-        let live = self.roster.live(key.slot);
+        let live = self.thread_figures.live(key.slot);
         if self.cpus.get(to.0).counted {
             live.facts.get_or_insert_default().moved += 1;
         }

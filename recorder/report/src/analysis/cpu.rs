@@ -6,7 +6,7 @@ use fxt_reader::{Cpu, Nanos};
 use fxtrec_sched::Machine;
 
 use super::history::{History, Tenant};
-use super::roster::Key;
+use super::thread_figures::Key;
 use crate::facts::FactTallies;
 use crate::selection::Selection;
 use crate::tally::Tally;

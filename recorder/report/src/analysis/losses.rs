@@ -237,7 +237,8 @@ impl<O: Observer> Analysis<O> {
         };
         for number in hit {
             begin = begin.min(self.cpus.machine.cpu_state(number).since.0);
-            let lost = self.cpus.machine.gap(&mut self.roster, number, (Nanos(now), Nanos(now)));
+            let lost =
+                self.cpus.machine.gap(&mut self.thread_figures, number, (Nanos(now), Nanos(now)));
             let thread = lost.change.map(|change| Koid(change.thread.koid));
             let (time, cpu) = (Nanos(now), number);
             self.observer.vacated(&Vacated { time, cpu, lost: Some(events), thread });

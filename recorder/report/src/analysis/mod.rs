@@ -16,11 +16,11 @@ mod losses;
 mod observer;
 mod recent;
 mod records;
-mod roster;
 mod sleeps;
 mod sums;
 mod switches;
 mod thread;
+mod thread_figures;
 mod worst;
 
 #[cfg(test)]
@@ -46,7 +46,7 @@ pub use history::Shares;
 use losses::{Dropping, Pending};
 pub use observer::{Moved, Names, Observer, Ran, Switched, SwitchedOut, Vacated, Waited, Woken};
 use records::Told;
-use roster::Roster;
+use thread_figures::ThreadFigures;
 use worst::Worst;
 
 /// The number of longest waits to keep, by default.
@@ -71,7 +71,7 @@ impl Default for Options {
 pub struct Analysis<O = ()> {
     observer: O,
     selection: Selection,
-    roster: Roster,
+    thread_figures: ThreadFigures,
     /// The threads of COMMAND.
     family: CommandThreads,
     /// When the recorder let COMMAND run, and when COMMAND's process ended, if known.
@@ -156,7 +156,7 @@ pub(crate) fn analyse_from(
     loop {
         match reader.show_all(&mut first) {
             // Traces of other recorders may need the weights in the records, which are not handed over.
-            Ok(false) if !first.is_over && first.analysis.roster.by_fxtrec => {
+            Ok(false) if !first.is_over && first.analysis.thread_figures.by_fxtrec => {
                 first.offset = u64::MAX;
                 let (analysis, fate) = feed::pass(&mut reader, first.analysis)?;
                 first.analysis = analysis;
@@ -232,7 +232,7 @@ impl<O: Observer> Analysis<O> {
         let Options { selection, worst } = options;
         Analysis {
             observer,
-            roster: Roster::default(),
+            thread_figures: ThreadFigures::default(),
             family: CommandThreads::default(),
             command: (None, None),
             let_run: FxHashSet::default(),

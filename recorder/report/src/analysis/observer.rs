@@ -6,7 +6,7 @@ use fxtrec_gates::Metric;
 use fxtrec_sched::{Change, Met, Occupant, Periods, State, SwitchArgs, Thread};
 
 use super::history::Shares;
-use super::roster::Roster;
+use super::thread_figures::ThreadFigures;
 use crate::facts::Causes;
 use crate::model::{Gap, Span};
 
@@ -189,7 +189,7 @@ pub struct SwitchedOut<'a> {
 
 /// The names of threads that the trace has named so far.
 #[derive(Clone, Copy, Debug)]
-pub struct Names<'a>(pub(super) &'a Roster);
+pub struct Names<'a>(pub(super) &'a ThreadFigures);
 
 impl<'a> Names<'a> {
     /// The thread's name, and the id of its process.

@@ -75,7 +75,7 @@ impl<O: Observer> Analysis<O> {
         (queued_on, ran_on): (Cpu, Cpu),
         (said, at_begin): (Option<&SwitchArgs<'_>>, bool),
     ) {
-        let live = self.roster.live(slot);
+        let live = self.thread_figures.live(slot);
         let (koid, waker) = (live.koid, live.waker);
         let earlier_queues = live
             .earlier_queues
@@ -112,13 +112,13 @@ impl<O: Observer> Analysis<O> {
             return;
         }
         let antagonist = |&(other, ran): &(u64, u64)| Antagonist {
-            thread: self.roster.thread_info(other),
+            thread: self.thread_figures.thread_info(other),
             ran: Duration::from_nanos(ran),
         };
         let antagonists: Vec<Antagonist> = shares.named.iter().map(antagonist).collect();
         let wait = Wait {
             trace: None,
-            thread: self.roster.thread_info(koid),
+            thread: self.thread_figures.thread_info(koid),
             metric,
             span,
             queued_on,
@@ -126,7 +126,8 @@ impl<O: Observer> Analysis<O> {
             moves,
             throttled: Duration::from_nanos(throttled),
             throttled_by: held.and(by).map(Into::into),
-            waker: (waker != 0 && waker != BY_INTERRUPT).then(|| self.roster.thread_info(waker)),
+            waker: (waker != 0 && waker != BY_INTERRUPT)
+                .then(|| self.thread_figures.thread_info(waker)),
             by_interrupt,
             antagonists,
             more_antagonists: shares.more,
@@ -135,12 +136,12 @@ impl<O: Observer> Analysis<O> {
             unknown: shares.unknown,
         };
         if own_longest {
-            let live = self.roster.live(slot);
+            let live = self.thread_figures.live(slot);
             live.longest = nanos;
             live.worst = Some(Box::new(wait.clone()));
         }
-        let is_left_out =
-            self.selection.leaves_out_recorder() && self.family.is_recorder(&self.roster, koid);
+        let is_left_out = self.selection.leaves_out_recorder()
+            && self.family.is_recorder(&self.thread_figures, koid);
         if among_worst && !is_left_out {
             self.worst.take(wait);
         }
@@ -149,11 +150,11 @@ impl<O: Observer> Analysis<O> {
     /// Drops the entries of a CPU's history that no open wait needs.
     #[cold]
     pub(super) fn tidy_history(&mut self, cpu: u16) {
-        let mut begins = self.roster.waits_for(Cpu(cpu), &self.cpus.machine);
+        let mut begins = self.thread_figures.waits_for(Cpu(cpu), &self.cpus.machine);
         self.cpus.get(cpu).add_marks(&mut begins);
         let open = OpenWaits {
             begins,
-            asked: self.roster.places(),
+            asked: self.thread_figures.places(),
             sums: FEWEST_SUMS.max(SUMS / self.cpus.count().max(1)),
         };
         self.cpus.get(cpu).history.tidy(open);

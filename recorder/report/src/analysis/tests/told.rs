@@ -90,10 +90,10 @@ fn what_a_program_says_of_the_scheduler_and_of_the_recorder_is_not_taken_for_the
         analysis
     };
     let (told, own) = (analysis(2), analysis(1));
-    assert!(told.roster.made <= 2, "{} threads", told.roster.made);
+    assert!(told.thread_figures.made <= 2, "{} threads", told.thread_figures.made);
     assert!(told.periods.is_empty() && !own.periods.is_empty());
     assert_eq!((told.losses.gaps, own.losses.gaps), (0, 1000));
-    assert!(own.roster.made >= 1000);
+    assert!(own.thread_figures.made >= 1000);
 }
 
 #[test]

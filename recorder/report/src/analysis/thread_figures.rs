@@ -54,7 +54,7 @@ pub(super) struct Key {
     pub(super) slot: u32,
 }
 
-impl Threads for Roster {
+impl Threads for ThreadFigures {
     type Key = Key;
 
     #[inline(always)]
@@ -68,7 +68,7 @@ impl Threads for Roster {
     }
 }
 
-impl Known for Roster {
+impl Known for ThreadFigures {
     fn comm(&self, koid: u64) -> Option<&str> {
         self.named.get(&koid).map(|named| &*named.comm)
     }
@@ -82,12 +82,12 @@ impl Known for Roster {
     }
 
     fn tid(&self, koid: u64) -> u64 {
-        Roster::tid(self, koid)
+        ThreadFigures::tid(self, koid)
     }
 }
 
 #[derive(Debug, Default)]
-pub(super) struct Roster {
+pub(super) struct ThreadFigures {
     /// Whether koids are fxtrec's: thread ids with a generation, where only 0 is idle.
     pub(super) by_fxtrec: bool,
     slots: FxHashMap<u64, u32>,
@@ -115,7 +115,7 @@ pub(super) struct Roster {
     waited: FxHashMap<(u64, u64), String>,
 }
 
-impl Roster {
+impl ThreadFigures {
     /// The key of a thread; a slot is created if it has none.
     #[inline]
     pub(super) fn key(&mut self, koid: u64, filter: &ThreadFilter) -> Key {
