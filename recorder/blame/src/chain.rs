@@ -28,7 +28,7 @@ use fxtrec_sched::State;
 use crate::log::{Entry, Id, Log, Taken};
 use crate::origins::Origin;
 use crate::threads::Index;
-use crate::track::{By, Lock, Reason, Request, Tenant};
+use crate::track::{By, Lock, OnCpu, Reason, Request};
 use crate::{Cause, Causes, Class};
 
 /// Maximum depth of wakers that are followed.
@@ -80,7 +80,7 @@ pub enum What {
     Waited {
         cpu: Cpu,
         woken: Option<By>,
-        shares: Vec<(Tenant, u64)>,
+        shares: Vec<(OnCpu, u64)>,
     },
     /// A quota held the thread back.
     Throttled {
@@ -548,13 +548,13 @@ impl Walk<'_> {
         (Some(Box::new(frame)), None)
     }
 
-    fn shares(&mut self, cpu: Cpu, anchor: Option<Id>, span: (u64, u64)) -> Vec<(Tenant, u64)> {
-        let mut sums = rustc_hash::FxHashMap::<Tenant, u64>::default();
-        self.looks += self.log.tenants(cpu, anchor, span, |tenant, length| {
-            *sums.entry(tenant).or_default() += length;
+    fn shares(&mut self, cpu: Cpu, anchor: Option<Id>, span: (u64, u64)) -> Vec<(OnCpu, u64)> {
+        let mut sums = rustc_hash::FxHashMap::<OnCpu, u64>::default();
+        self.looks += self.log.occupants(cpu, anchor, span, |on_cpu, length| {
+            *sums.entry(on_cpu).or_default() += length;
         });
-        let mut shares: Vec<(Tenant, u64)> = sums.into_iter().collect();
-        shares.sort_unstable_by_key(|&(tenant, length)| (u64::MAX - length, tenant));
+        let mut shares: Vec<(OnCpu, u64)> = sums.into_iter().collect();
+        shares.sort_unstable_by_key(|&(on_cpu, length)| (u64::MAX - length, on_cpu));
         shares
     }
 }

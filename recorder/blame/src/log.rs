@@ -31,7 +31,7 @@ use rustc_hash::{FxHashMap, FxHashSet};
 
 use crate::origins::Origin;
 use crate::threads::Index;
-use crate::track::{About, Begin, By, Lock, Reason, Request, Tenant};
+use crate::track::{About, Begin, By, Lock, OnCpu, Reason, Request};
 
 /// Number of slots of 32 bytes that are kept. A wake-up takes one; a switch usually one, at most three.
 pub const MOST: usize = 6_000_000;
@@ -131,12 +131,12 @@ impl Entry {
         Entry { detail, prev: self.link, link: Id::NONE, thread, kind, ..self }
     }
 
-    fn tenant(&self) -> Tenant {
+    fn on_cpu(&self) -> OnCpu {
         match self.thread {
-            IDLE => Tenant::Idle,
-            OUT_OF_SCOPE => Tenant::OutOfScope,
-            NOBODY => Tenant::Unknown,
-            thread => Tenant::Thread(thread),
+            IDLE => OnCpu::Idle,
+            OUT_OF_SCOPE => OnCpu::OutOfScope,
+            NOBODY => OnCpu::Unknown,
+            thread => OnCpu::Thread(thread),
         }
     }
 
@@ -274,7 +274,7 @@ impl Log {
         for entry in std::mem::take(&mut self.cpu_before).into_iter().flatten() {
             let id = self.push(Entry { prev: Id::NONE, link: Id::NONE, ..entry });
             *at(&mut self.on_cpu, usize::from(entry.cpu.0), Id::NONE) = id;
-            if let Tenant::Thread(thread) = entry.tenant() {
+            if let OnCpu::Thread(thread) = entry.on_cpu() {
                 *at(&mut self.last, thread as usize, Id::NONE) = id;
             }
         }
@@ -547,11 +547,11 @@ impl Log {
 
     /// A CPU switches to something other than a thread.
     #[inline]
-    pub fn tenant(&mut self, cpu: Cpu, time: u64, tenant: Tenant) {
-        let thread = match tenant {
-            Tenant::Idle => IDLE,
-            Tenant::OutOfScope => OUT_OF_SCOPE,
-            Tenant::Unknown | Tenant::Thread(_) => NOBODY,
+    pub fn set_on_cpu(&mut self, cpu: Cpu, time: u64, on_cpu: OnCpu) {
+        let thread = match on_cpu {
+            OnCpu::Idle => IDLE,
+            OnCpu::OutOfScope => OUT_OF_SCOPE,
+            OnCpu::Unknown | OnCpu::Thread(_) => NOBODY,
         };
         let (state, kind, link) = (State::Unknown, Kind::Slice, self.on_cpu(cpu));
         let entry = Entry { time, detail: 0, prev: Id::NONE, link, thread, cpu, state, kind };
@@ -637,12 +637,12 @@ impl Log {
 
     /// The threads that had a CPU during an interval, searched backwards from the entry that follows it. How long each of them had the CPU,
     /// and how many entries the search read; the rest of the time is unknown.
-    pub fn tenants(
+    pub fn occupants(
         &self,
         cpu: Cpu,
         anchor: Option<Id>,
         (from, to): (u64, u64),
-        mut found: impl FnMut(Tenant, u64),
+        mut found: impl FnMut(OnCpu, u64),
     ) -> u64 {
         let (mut until, mut steps) = (u64::MAX, 0);
         let mut left = to.saturating_sub(from);
@@ -653,14 +653,14 @@ impl Log {
             let (begin, end) = (entry.time.max(from), until.min(to));
             if begin < end {
                 let length = (end - begin).min(left);
-                found(entry.tenant(), length);
+                found(entry.on_cpu(), length);
                 left -= length;
             }
             until = until.min(entry.time);
             next = entry.link;
         }
         if left > 0 {
-            found(Tenant::Unknown, left);
+            found(OnCpu::Unknown, left);
         }
         steps
     }
@@ -722,10 +722,12 @@ mod tests {
         for thread in [0, 1] {
             assert_eq!(told(&log, thread), expected(thread, 1..21));
         }
-        let mut tenants = Vec::new();
-        log.tenants(CPU, log.anchor_of_cpu(CPU), (1, 21), |tenant, ns| tenants.push((tenant, ns)));
-        let in_turn = (1..21).rev().map(|time| (Tenant::Thread(((time + 1) % 2) as Index), 1));
-        assert_eq!(tenants, in_turn.collect::<Vec<_>>());
+        let mut occupants = Vec::new();
+        log.occupants(CPU, log.anchor_of_cpu(CPU), (1, 21), |on_cpu, ns| {
+            occupants.push((on_cpu, ns))
+        });
+        let in_turn = (1..21).rev().map(|time| (OnCpu::Thread(((time + 1) % 2) as Index), 1));
+        assert_eq!(occupants, in_turn.collect::<Vec<_>>());
     }
 
     #[test]
@@ -777,13 +779,13 @@ mod tests {
             assert_eq!(told(&log, 3), [(1, State::Running, None, irq)]);
             assert_eq!(told(&log, 2), [(1, State::Sleeping, Some(202), Taken::default())]);
             assert_eq!(log.last(2).and_then(|id| log.lock_of(id)), Some(lock));
-            let mut tenants = 0;
+            let mut occupants = 0;
             let anchor = log.anchor_of_cpu(CPU);
-            log.tenants(CPU, anchor, (from, 42), |tenant, ns| {
-                assert!(matches!(tenant, Tenant::Thread(0 | 1)), "{tenant:?}");
-                tenants += ns;
+            log.occupants(CPU, anchor, (from, 42), |on_cpu, ns| {
+                assert!(matches!(on_cpu, OnCpu::Thread(0 | 1)), "{on_cpu:?}");
+                occupants += ns;
             });
-            assert_eq!(tenants, 42 - from);
+            assert_eq!(occupants, 42 - from);
         }
         // No entry is old enough to forget, so the log grows up to the maximum.
         for room in [20, 40] {
@@ -831,7 +833,7 @@ mod tests {
                         (Some((state, about)), _) => {
                             log.begin(thread, Begin { time, state, cpu, about });
                         }
-                        (None, 6) => log.tenant(cpu, time, Tenant::Idle),
+                        (None, 6) => log.set_on_cpu(cpu, time, OnCpu::Idle),
                         (None, 7) => log.taken(thread, taken),
                         (None, _) => log.lock(thread, time, lock),
                     }

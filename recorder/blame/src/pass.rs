@@ -9,7 +9,7 @@ use rustc_hash::FxHashMap;
 use crate::chain::{self, Frame, Wakers};
 use crate::log::{Log, Taken};
 use crate::threads::Index;
-use crate::track::{Begin, Lock, Request, Sink, Tenant, Tracker};
+use crate::track::{Begin, Lock, OnCpu, Request, Sink, Tracker};
 
 /// A pass in progress.
 struct Pass<'a, S> {
@@ -189,8 +189,8 @@ impl<T: Lasting, F: FnMut(&Tracker, usize, Frame)> Sink for Follower<'_, T, F> {
     }
 
     #[inline]
-    fn tenant(&mut self, cpu: Cpu, time: u64, tenant: Tenant) {
-        self.log.tenant(cpu, time, tenant);
+    fn on_cpu(&mut self, cpu: Cpu, time: u64, on_cpu: OnCpu) {
+        self.log.set_on_cpu(cpu, time, on_cpu);
     }
 
     #[inline]
@@ -309,9 +309,9 @@ impl Sink for Keeper {
     }
 
     #[inline]
-    fn tenant(&mut self, cpu: Cpu, time: u64, tenant: Tenant) {
+    fn on_cpu(&mut self, cpu: Cpu, time: u64, on_cpu: OnCpu) {
         if !self.is_over {
-            self.log.tenant(cpu, time, tenant);
+            self.log.set_on_cpu(cpu, time, on_cpu);
         }
     }
 

@@ -6,7 +6,7 @@
 
 mod sink;
 
-pub use sink::{About, Begin, By, Lock, Reason, Request, Sink, Tenant};
+pub use sink::{About, Begin, By, Lock, OnCpu, Reason, Request, Sink};
 
 use std::collections::HashMap;
 
@@ -119,11 +119,11 @@ struct Side {
     no_thread: Option<Occupant>,
 }
 
-fn tenant(occupant: Occupant) -> Tenant {
+fn on_cpu(occupant: Occupant) -> OnCpu {
     match occupant {
-        Occupant::Idle => Tenant::Idle,
-        Occupant::NotRecorded => Tenant::OutOfScope,
-        Occupant::Thread(thread) => Tenant::Thread(thread as Index),
+        Occupant::Idle => OnCpu::Idle,
+        Occupant::NotRecorded => OnCpu::OutOfScope,
+        Occupant::Thread(thread) => OnCpu::Thread(thread as Index),
     }
 }
 
@@ -376,7 +376,7 @@ impl Tracker {
         let enter = Enter { time, cpu, incoming, inferred };
         match self.machine.enter(&mut self.threads, enter) {
             Some(change) => self.came_in(&change, cpu, inferred, sink),
-            None => sink.tenant(cpu, time.0, tenant(incoming)),
+            None => sink.on_cpu(cpu, time.0, on_cpu(incoming)),
         }
     }
 
@@ -392,7 +392,7 @@ impl Tracker {
         let CpuInterval { cpu, since, begin, .. } = left.tenure;
         if left.met == Met::Displaced {
             // A switch is missing although no loss was recorded: the thread that had the CPU since the last switch is unknown.
-            sink.tenant(cpu, since.0, Tenant::Unknown);
+            sink.on_cpu(cpu, since.0, OnCpu::Unknown);
             if let Some(Change { thread, before, .. }) = left.displaced {
                 sink.begin(thread as Index, unknown(before.since.0, cpu, Reason::Inferred));
             }
@@ -405,7 +405,7 @@ impl Tracker {
         // It had the CPU since the trace began, or since the gap ended.
         match outgoing {
             Occupant::Thread(_) => {}
-            other => sink.tenant(cpu, since.0, tenant(other)),
+            other => sink.on_cpu(cpu, since.0, on_cpu(other)),
         }
     }
 
@@ -685,7 +685,7 @@ impl Tracker {
                 if event.name == "cpu_online" {
                     self.machine.online(cpu, time);
                 } else if self.machine.offline(cpu, time).is_some() {
-                    sink.tenant(cpu, time.0, Tenant::Unknown);
+                    sink.on_cpu(cpu, time.0, OnCpu::Unknown);
                 }
             }
             _ => {}
@@ -764,7 +764,7 @@ impl Tracker {
             begin = begin.min(since);
             let lost = self.machine.gap(&mut self.threads, number, (Nanos(now), Nanos(now)));
             // Since the CPU's last switch, any thread may have had it; at the current time, it is the thread that is switched out next.
-            sink.tenant(number, since, Tenant::Unknown);
+            sink.on_cpu(number, since, OnCpu::Unknown);
             if let Some(Change { thread, before, .. }) = lost.change {
                 let since = before.since.0;
                 sink.begin(thread as Index, unknown(since, number, Reason::Lost));

@@ -7,7 +7,7 @@ use fxtrec_blame::parts::{self, EndedBy, Key};
 use fxtrec_blame::pass::{self, Follower, Interval};
 use fxtrec_blame::spans::{Span, Spans};
 use fxtrec_blame::threads::{Index, KnownThreads};
-use fxtrec_blame::track::{Tenant, Tracker};
+use fxtrec_blame::track::{OnCpu, Tracker};
 use fxtrec_blame::{Class, log, spans};
 use fxtrec_report::call_name;
 
@@ -73,8 +73,8 @@ fn add_span(rows: &mut Rows<'_>, spans: &Spans, span: &Span, frame: &Frame, trac
             Key::Stolen => ("steal", None, None),
             Key::Interrupts => ("irq", None, None),
             Key::Throttled(_) => ("throttled", None, None),
-            Key::Waiting(Tenant::Thread(thread)) => ("runqueue", None, Some(utid(thread))),
-            Key::Waiting(Tenant::Idle) => ("runqueue", None, Some(IDLE)),
+            Key::Waiting(OnCpu::Thread(thread)) => ("runqueue", None, Some(utid(thread))),
+            Key::Waiting(OnCpu::Idle) => ("runqueue", None, Some(IDLE)),
             Key::Waiting(_) => ("runqueue", None, None),
             Key::Blocked { class, ended, .. } => {
                 let by = match ended {

@@ -22,7 +22,7 @@ use fxtrec_blame::parts::{self, EndedBy, Key};
 use fxtrec_blame::pass::{self, Follower, Interval, Lasting};
 use fxtrec_blame::spans::{self, Spans};
 use fxtrec_blame::threads::{Index, KnownThreads};
-use fxtrec_blame::track::{Lock, Tenant, Tracker};
+use fxtrec_blame::track::{Lock, OnCpu, Tracker};
 use fxtrec_blame::{Cause, Causes, Class, log};
 use fxtrec_gates::SpanPart;
 use rustc_hash::{FxHashMap, FxHashSet};
@@ -177,7 +177,7 @@ impl SpanTime {
                 Key::Stolen => SpanPart::Steal,
                 Key::Interrupts => SpanPart::Irq,
                 Key::Waiting(tenant) => {
-                    if let Tenant::Thread(thread) = tenant
+                    if let OnCpu::Thread(thread) = tenant
                         && strangers
                         && tracker.is_stranger(thread)
                     {

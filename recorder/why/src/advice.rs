@@ -12,7 +12,7 @@ use fxtrec_blame::Class;
 use fxtrec_blame::chain::{Blocked, Ended, Frame, What};
 use fxtrec_blame::parts::divide;
 use fxtrec_blame::threads::Index;
-use fxtrec_blame::track::{By, Reason, Tenant};
+use fxtrec_blame::track::{By, OnCpu, Reason};
 
 /// Parts that take less than this share of the interval need no advice.
 const SHARE: u64 = 5;
@@ -29,7 +29,7 @@ enum Matter {
     /// A thread waits for a CPU, and another thread may be blocked on a lock that it must release.
     Waited {
         thread: Index,
-        by: Tenant,
+        by: OnCpu,
         holds_lock: bool,
     },
     Throttled {
@@ -110,7 +110,7 @@ pub(crate) fn advice(frame: &Frame, names: &Names<'_>) -> Vec<String> {
     add_up(frame, false, names, &mut sums);
     let length = frame.to - frame.from;
     // One piece of advice for all threads that took the CPU of a thread.
-    let mut waits = FxHashMap::<(Index, bool), Vec<(u64, Tenant)>>::default();
+    let mut waits = FxHashMap::<(Index, bool), Vec<(u64, OnCpu)>>::default();
     let mut futexes: Vec<(u64, Index)> = Vec::new();
     let mut rest: Vec<(u64, Matter)> = Vec::new();
     for (matter, nanos) in sums {
@@ -142,31 +142,31 @@ pub(crate) fn advice(frame: &Frame, names: &Names<'_>) -> Vec<String> {
     found.into_iter().map(|it| it.1).collect()
 }
 
-fn about_wait(thread: Index, holds_lock: bool, by: &[(u64, Tenant)], names: &Names<'_>) -> String {
+fn about_wait(thread: Index, holds_lock: bool, by: &[(u64, OnCpu)], names: &Names<'_>) -> String {
     let who = name_and_id(&names.who(thread));
     let threads: Vec<String> = by
         .iter()
         .filter_map(|it| match it.1 {
-            Tenant::Thread(thread) => Some(name_and_id(&names.who(thread))),
+            OnCpu::Thread(thread) => Some(name_and_id(&names.who(thread))),
             _ => None,
         })
         .take(MOST_NAMED)
         .collect();
     match by.first().map(|it| it.1) {
-        Some(Tenant::Idle) => format!(
+        Some(OnCpu::Idle) => format!(
             "{who} waited for a CPU that was idle: look at its affinity and at deep idle states"
         ),
-        Some(Tenant::Thread(_)) if holds_lock => format!(
+        Some(OnCpu::Thread(_)) if holds_lock => format!(
             "{who} made others wait while it was waiting itself: if they share a lock, use one that inherits priority (PTHREAD_PRIO_INHERIT); or give {who} a priority above {}, or keep them off its CPU",
             list(&threads)
         ),
-        Some(Tenant::Thread(first)) => about_cgroups(thread, first, by, names).unwrap_or_else(|| {
+        Some(OnCpu::Thread(first)) => about_cgroups(thread, first, by, names).unwrap_or_else(|| {
             format!(
                 "give {who} a higher priority than {} (nice, chrt -f), or another CPU (taskset)",
                 list(&threads)
             )
         }),
-        Some(Tenant::OutOfScope) => format!(
+        Some(OnCpu::OutOfScope) => format!(
             "{who} waited for a CPU, and the recording does not have every thread that ran on it: record the whole \
              machine (without --scope, -p and --cgroup)"
         ),
@@ -181,7 +181,7 @@ fn about_wait(thread: Index, holds_lock: bool, by: &[(u64, Tenant)], names: &Nam
 fn about_cgroups(
     thread: Index,
     first: Index,
-    by: &[(u64, Tenant)],
+    by: &[(u64, OnCpu)],
     names: &Names<'_>,
 ) -> Option<String> {
     let (own, other) = (names.cgroup_of(thread)?, names.cgroup_of(first)?);
@@ -189,7 +189,7 @@ fn about_cgroups(
     let threads: Vec<String> = by
         .iter()
         .filter_map(|it| match it.1 {
-            Tenant::Thread(it) if names.cgroup_of(it) == Some(other) => {
+            OnCpu::Thread(it) if names.cgroup_of(it) == Some(other) => {
                 Some(name_and_id(&names.who(it)))
             }
             _ => None,

@@ -9,7 +9,7 @@ use crate::{Compared, Metric, Pick, Query, Subject, Triggered, WhyError};
 use fxtrec_blame::chain::{Frame, Step, What};
 use fxtrec_blame::spans::Spans;
 use fxtrec_blame::threads::Index;
-use fxtrec_blame::track::{About, Begin, By, Sink, Tenant, Tracker};
+use fxtrec_blame::track::{About, Begin, By, OnCpu, Sink, Tracker};
 use fxtrec_blame::trigger::Fired;
 use fxtrec_blame::worst::{self, Delay};
 use fxtrec_blame::{Cause, Class};
@@ -602,7 +602,7 @@ pub(crate) fn behind(frame: &Frame, is_one: impl Fn(Index) -> bool) -> u64 {
     frame.leaves(&mut |_, step| {
         let What::Waited { shares, .. } = &step.what else { return };
         let of_these = shares.iter().filter_map(|&(tenant, nanos)| match tenant {
-            Tenant::Thread(thread) if is_one(thread) => Some(nanos),
+            OnCpu::Thread(thread) if is_one(thread) => Some(nanos),
             _ => None,
         });
         sum += of_these.sum::<u64>();

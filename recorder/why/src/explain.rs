@@ -10,7 +10,7 @@ use fxtrec_blame::origins::Origin;
 use fxtrec_blame::parts::{self, EndedBy, Key, divide, ended_by};
 use fxtrec_blame::pass::{self, Follower, Interval, Keeper};
 use fxtrec_blame::threads::{Index, KnownThreads};
-use fxtrec_blame::track::{Begin, By, Lock, Request, Sink, Tenant, Tracker};
+use fxtrec_blame::track::{Begin, By, Lock, OnCpu, Request, Sink, Tracker};
 use fxtrec_blame::{Class, log};
 use fxtrec_report::stacks::Recorded;
 use fxtrec_sched::State;
@@ -586,12 +586,12 @@ fn tell(choice: &Choice, frame: &Frame, meanwhile: &Meanwhile, names: &Names<'_>
     }
 }
 
-fn tenant_name(tenant: Tenant) -> &'static str {
+fn tenant_name(tenant: OnCpu) -> &'static str {
     match tenant {
-        Tenant::Thread(_) => "thread",
-        Tenant::Idle => "idle",
-        Tenant::OutOfScope => "out_of_scope",
-        Tenant::Unknown => "unknown",
+        OnCpu::Thread(_) => "thread",
+        OnCpu::Idle => "idle",
+        OnCpu::OutOfScope => "out_of_scope",
+        OnCpu::Unknown => "unknown",
     }
 }
 
@@ -624,7 +624,7 @@ fn part(key: &Key, (ns, times): (u64, u64), names: &Names<'_>) -> Part {
         Key::Waiting(tenant) => {
             part.part = "waiting";
             part.tenant = Some(tenant_name(*tenant));
-            if let Tenant::Thread(thread) = tenant {
+            if let OnCpu::Thread(thread) = tenant {
                 part.thread = Some(names.who(*thread));
             }
         }
@@ -714,7 +714,7 @@ fn link(step: &Step, depth: usize, thread: Who, names: &Names<'_>) -> Link {
                 .map(|&(tenant, ns)| Share {
                     tenant: tenant_name(tenant),
                     thread: match tenant {
-                        Tenant::Thread(thread) => Some(names.who(thread)),
+                        OnCpu::Thread(thread) => Some(names.who(thread)),
                         _ => None,
                     },
                     ns,

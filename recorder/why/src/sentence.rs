@@ -26,7 +26,7 @@ use fxtrec_blame::origins::OWN_TIMER;
 use fxtrec_blame::origins::Origin;
 use fxtrec_blame::parts::divide;
 use fxtrec_blame::threads::Index;
-use fxtrec_blame::track::{By, Lock, Reason, Tenant};
+use fxtrec_blame::track::{By, Lock, OnCpu, Reason};
 
 /// Maximum number of wakers that are named one after another.
 const MOST_DEEP: usize = 6;
@@ -119,7 +119,7 @@ struct Sums<'a> {
     waited: u64,
     woken: u64,
     cpus: FxHashMap<u16, u64>,
-    tenants: FxHashMap<Tenant, u64>,
+    tenants: FxHashMap<OnCpu, u64>,
     throttled: u64,
     packet: u64,
     request: u64,
@@ -286,10 +286,10 @@ impl<'a> Sums<'a> {
     }
 
     fn waited_clause(&self, names: &Names<'_>) -> Clause {
-        let mut tenants: Vec<(Tenant, u64)> = self.tenants.iter().map(|(a, b)| (*a, *b)).collect();
+        let mut tenants: Vec<(OnCpu, u64)> = self.tenants.iter().map(|(a, b)| (*a, *b)).collect();
         tenants.sort_unstable_by_key(|&(tenant, length)| (u64::MAX - length, tenant));
         let threads: u64 =
-            tenants.iter().filter(|it| matches!(it.0, Tenant::Thread(_))).map(|it| it.1).sum();
+            tenants.iter().filter(|it| matches!(it.0, OnCpu::Thread(_))).map(|it| it.1).sum();
         let length = nanos(self.waited);
         let (cpu, which, ran_on) = match self.cpus.keys().collect::<Vec<_>>()[..] {
             [cpu] => (format!("CPU {}", names.tracker.cpus.name(*cpu)), ", which", "where"),
@@ -297,7 +297,7 @@ impl<'a> Sums<'a> {
         };
         let largest = tenants.first().map(|it| it.0);
         match largest {
-            Some(Tenant::Thread(_)) => {
+            Some(OnCpu::Thread(_)) => {
                 let by = antagonists(&tenants, threads, names);
                 match self.woken > self.waited / 2 {
                     true => Clause {
@@ -309,12 +309,12 @@ impl<'a> Sums<'a> {
                     }
                 }
             }
-            Some(Tenant::Idle) => Clause {
+            Some(OnCpu::Idle) => Clause {
                 passive: false,
                 text: format!("waited {length} for {cpu}{which} was idle"),
             },
             // This is rare in a recording of some threads, except in older recordings, which name only the first thread that took the CPU.
-            Some(Tenant::OutOfScope) => Clause {
+            Some(OnCpu::OutOfScope) => Clause {
                 passive: false,
                 text: match threads {
                     0 => format!(
@@ -328,7 +328,7 @@ impl<'a> Sums<'a> {
                     ),
                 },
             },
-            Some(Tenant::Unknown) | None => Clause {
+            Some(OnCpu::Unknown) | None => Clause {
                 passive: false,
                 text: format!("waited {length} for {cpu} (what ran there is unknown)"),
             },
@@ -347,11 +347,11 @@ impl<'a> Sums<'a> {
 }
 
 /// The threads that had the CPU, as text.
-fn antagonists(tenants: &[(Tenant, u64)], threads: u64, names: &Names<'_>) -> String {
+fn antagonists(tenants: &[(OnCpu, u64)], threads: u64, names: &Names<'_>) -> String {
     let all: Vec<(Index, u64)> = tenants
         .iter()
         .filter_map(|&(tenant, length)| match tenant {
-            Tenant::Thread(thread) => Some((thread, length)),
+            OnCpu::Thread(thread) => Some((thread, length)),
             _ => None,
         })
         .collect();
@@ -725,7 +725,7 @@ const WAITED: &str = "waiting for a CPU";
 fn critical_path(who: &str, frame: &Frame, names: &Names<'_>) -> String {
     let mut ran: FxHashMap<String, (u64, Vec<Index>)> = FxHashMap::default();
     let mut rest: FxHashMap<&'static str, u64> = FxHashMap::default();
-    let mut tenants: FxHashMap<Tenant, u64> = FxHashMap::default();
+    let mut tenants: FxHashMap<OnCpu, u64> = FxHashMap::default();
     frame.leaves(&mut |path, step| {
         let length = step.length();
         let what = match &step.what {
@@ -780,10 +780,10 @@ fn critical_path(who: &str, frame: &Frame, names: &Names<'_>) -> String {
         };
         told.push((length, format!("{name} running")));
     }
-    let mut tenants: Vec<(Tenant, u64)> = tenants.into_iter().collect();
+    let mut tenants: Vec<(OnCpu, u64)> = tenants.into_iter().collect();
     tenants.sort_unstable_by_key(|&(tenant, length)| (u64::MAX - length, tenant));
     let threads: u64 =
-        tenants.iter().filter(|it| matches!(it.0, Tenant::Thread(_))).map(|it| it.1).sum();
+        tenants.iter().filter(|it| matches!(it.0, OnCpu::Thread(_))).map(|it| it.1).sum();
     for (what, length) in rest {
         let by = match what == WAITED && threads > 0 {
             true => format!(" while {} ran", antagonists(&tenants, threads, names)),

@@ -108,7 +108,7 @@ pub struct Begin {
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub enum Tenant {
+pub enum OnCpu {
     Thread(Index),
     Idle,
     OutOfScope,
@@ -167,7 +167,7 @@ pub trait Sink {
     /// The request whose completion woke the thread just now.
     fn request(&mut self, _: Index, _: Request) {}
     /// A CPU switches to something other than a thread.
-    fn tenant(&mut self, _: Cpu, _time: u64, _: Tenant) {}
+    fn on_cpu(&mut self, _: Cpu, _time: u64, _: OnCpu) {}
     /// A span of a thread, not recorded by the kernel.
     fn event(&mut self, _: &Event<'_>, _is_provider: bool) {}
     /// The next record is a scheduling record with this time. Returns whether it is needed.
@@ -215,9 +215,9 @@ impl<A: Sink, B: Sink> Sink for (A, B) {
     }
 
     #[inline(always)]
-    fn tenant(&mut self, cpu: Cpu, time: u64, tenant: Tenant) {
-        self.0.tenant(cpu, time, tenant);
-        self.1.tenant(cpu, time, tenant);
+    fn on_cpu(&mut self, cpu: Cpu, time: u64, on_cpu: OnCpu) {
+        self.0.on_cpu(cpu, time, on_cpu);
+        self.1.on_cpu(cpu, time, on_cpu);
     }
 
     fn event(&mut self, event: &Event<'_>, is_provider: bool) {

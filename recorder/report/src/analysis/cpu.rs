@@ -5,7 +5,7 @@ use std::collections::VecDeque;
 use fxt_reader::{Cpu, Nanos};
 use fxtrec_sched::Machine;
 
-use super::history::{History, Tenant};
+use super::history::{History, OnCpu};
 use super::thread_figures::Key;
 use crate::facts::FactTallies;
 use crate::selection::Selection;
@@ -17,11 +17,11 @@ const MOST_MARKS: usize = 256;
 pub(super) type Occupant = fxtrec_sched::Occupant<Key>;
 
 /// The occupant of a CPU, as its history stores it.
-pub(super) fn tenant(occupant: Occupant) -> Tenant {
+pub(super) fn on_cpu(occupant: Occupant) -> OnCpu {
     match occupant {
-        Occupant::Idle => Tenant::Idle,
-        Occupant::NotRecorded => Tenant::Unknown,
-        Occupant::Thread(key) => Tenant::Thread(key.koid),
+        Occupant::Idle => OnCpu::Idle,
+        Occupant::NotRecorded => OnCpu::Unknown,
+        Occupant::Thread(key) => OnCpu::Thread(key.koid),
     }
 }
 
@@ -119,7 +119,7 @@ impl CpuState {
     fn new(begin: u64, counted: bool) -> CpuState {
         let mut history = History::default();
         // An empty history has free capacity.
-        let _ = history.push(begin, Tenant::Unknown);
+        let _ = history.push(begin, OnCpu::Unknown);
         CpuState {
             koid: 0,
             cut: None,
@@ -317,7 +317,7 @@ impl Cpus {
                 state.inferred += u64::from(inferred);
             }
             state.cut = None;
-            state.history.push(now, tenant(occupant))
+            state.history.push(now, on_cpu(occupant))
         })
     }
 

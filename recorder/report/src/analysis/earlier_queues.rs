@@ -1,4 +1,4 @@
-//! The tenants of the CPUs that a thread waited for, if its wait changed queues or was interrupted by a quota.
+//! The occupants of the CPUs that a thread waited for, if its wait changed queues or was interrupted by a quota.
 //!
 //! ```text
 //! wait     |--- queue of CPU 0 ---|=== throttled ===|--- queue of CPU 1 ---|
@@ -8,7 +8,7 @@
 use fxt_reader::{Cpu, Nanos};
 use fxtrec_sched::{Held, Stretch};
 
-use super::history::{History, Segment, Tenant};
+use super::history::{History, OnCpu, Segment};
 use super::{Analysis, Observer};
 use crate::model::Move;
 
@@ -26,7 +26,7 @@ pub(super) struct EarlierQueues {
     pub(super) at: u64,
     /// The first moves.
     pub(super) moves: Vec<Move>,
-    /// The tenants of the CPUs of earlier queues.
+    /// The occupants of the CPUs of earlier queues.
     passed: Segment,
 }
 
@@ -44,7 +44,7 @@ impl EarlierQueues {
         history: &History,
     ) {
         match throttled {
-            true => self.passed.extend(Tenant::Unknown, now),
+            true => self.passed.extend(OnCpu::Unknown, now),
             false => {
                 self.passed.skip_to(self.at);
                 history.add_until(now, &mut self.passed);
@@ -59,7 +59,7 @@ impl EarlierQueues {
 }
 
 impl<O: Observer> Analysis<O> {
-    /// Sums up the tenants of the CPUs that a thread waited for, except while a quota held it back.
+    /// Sums up the occupants of the CPUs that a thread waited for, except while a quota held it back.
     pub(super) fn sum_antagonists(
         &mut self,
         (begin, end): (Nanos, Nanos),

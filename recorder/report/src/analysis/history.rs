@@ -42,7 +42,7 @@ const MOST_WORK_LEFT: u64 = 1 << 22;
 const FEWEST_SUMS: usize = 8;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Tenant {
+pub(super) enum OnCpu {
     Unknown,
     Idle,
     Thread(u64),
@@ -53,8 +53,8 @@ pub(super) enum Tenant {
 pub(super) struct History {
     /// Contiguous, up to the first entry of the log.
     segments: Vec<Segment>,
-    /// The begin of each occupancy, and its tenant. The last entry still has the CPU.
-    log: Vec<(u64, Tenant)>,
+    /// The begin of each occupancy, and its occupant. The last entry still has the CPU.
+    log: Vec<(u64, OnCpu)>,
     /// The length at which the log is tidied.
     room: usize,
     /// The minimum of `room`.
@@ -116,17 +116,17 @@ impl Segment {
         self.threads.clear();
     }
 
-    /// `tenant` has the CPU from the end of the segment until `end`, which becomes its new end.
+    /// `on_cpu` has the CPU from the end of the segment until `end`, which becomes its new end.
     #[inline]
-    pub(super) fn extend(&mut self, tenant: Tenant, end: u64) {
+    pub(super) fn extend(&mut self, on_cpu: OnCpu, end: u64) {
         let length = end.saturating_sub(self.end);
         if length == 0 {
             return;
         }
-        match tenant {
-            Tenant::Unknown => self.unknown += length,
-            Tenant::Idle => self.idle += length,
-            Tenant::Thread(koid) => self.threads.add(koid, length),
+        match on_cpu {
+            OnCpu::Unknown => self.unknown += length,
+            OnCpu::Idle => self.idle += length,
+            OnCpu::Thread(koid) => self.threads.add(koid, length),
         }
         self.end = end;
     }
@@ -187,19 +187,19 @@ impl Segment {
 }
 
 impl History {
-    /// From `time` on, `tenant` has the CPU. True when the log should be tidied.
+    /// From `time` on, `on_cpu` has the CPU. True when the log should be tidied.
     #[inline]
     #[must_use]
-    pub(super) fn push(&mut self, time: u64, tenant: Tenant) -> bool {
-        self.log.push((time, tenant));
+    pub(super) fn push(&mut self, time: u64, on_cpu: OnCpu) -> bool {
+        self.log.push((time, on_cpu));
         self.work_left.set((self.work_left.get() + WORK_PER_SWITCH).min(MOST_WORK_LEFT));
         self.log.len() >= self.room
     }
 
     /// Corrects which thread has the CPU now.
-    pub(super) fn correct(&mut self, tenant: Tenant) {
+    pub(super) fn correct(&mut self, on_cpu: OnCpu) {
         if let Some(last) = self.log.last_mut() {
-            last.1 = tenant;
+            last.1 = on_cpu;
         }
     }
 
@@ -209,7 +209,7 @@ impl History {
         // Afterwards, at least half of the log is free again.
         self.room = self.least.max(2 * open.asked / THREADS_PER_SWITCH);
         let Some(&(last, _)) = self.log.last() else { return };
-        // Waits that begin at the last entry or later are within the last tenant's time.
+        // Waits that begin at the last entry or later are within the last occupant's time.
         open.begins.retain(|&begin| begin < last);
         open.begins.sort_unstable();
         open.begins.dedup();
@@ -249,15 +249,15 @@ impl History {
         let mut segment = self.segments.pop().unwrap_or_else(|| Segment::new(first));
         let mut next = begins.partition_point(|&begin| begin <= segment.begin);
         for pair in self.log.windows(2) {
-            let ((_, tenant), (until, _)) = (pair[0], pair[1]);
+            let ((_, on_cpu), (until, _)) = (pair[0], pair[1]);
             while let Some(&begin) = begins.get(next)
                 && begin < until
             {
-                segment.extend(tenant, begin);
+                segment.extend(on_cpu, begin);
                 self.segments.push(std::mem::replace(&mut segment, Segment::new(begin)));
                 next += 1;
             }
-            segment.extend(tenant, until);
+            segment.extend(on_cpu, until);
         }
         self.segments.push(segment);
         self.log.clear();
@@ -285,39 +285,39 @@ impl History {
         left.inspect(|left| self.work_left.set(*left)).is_some()
     }
 
-    /// Adds the tenants of the CPU from the end of the sum until `end`, within the remaining budget of work.
+    /// Adds the occupants of the CPU from the end of the sum until `end`, within the remaining budget of work.
     pub(super) fn add_until(&self, end: u64, sum: &mut Segment) {
         let begin = sum.end;
         let since = self.segments.partition_point(|segment| segment.end <= begin);
         for segment in self.segments[since..].iter().take_while(|segment| segment.begin < end) {
             if !self.may_add(1 + segment.threads.len()) {
-                return sum.extend(Tenant::Unknown, end);
+                return sum.extend(OnCpu::Unknown, end);
             }
-            // The tenants in a part of a segment, or in dropped time, are unknown.
+            // The occupants in a part of a segment, or in dropped time, are unknown.
             if segment.begin < begin || segment.end > end {
-                sum.extend(Tenant::Unknown, segment.end.min(end));
+                sum.extend(OnCpu::Unknown, segment.end.min(end));
                 continue;
             }
-            sum.extend(Tenant::Unknown, segment.begin);
+            sum.extend(OnCpu::Unknown, segment.begin);
             sum.append(segment);
         }
         let log = self.log_since(begin);
         if !self.may_add(log.len()) {
-            return sum.extend(Tenant::Unknown, end);
+            return sum.extend(OnCpu::Unknown, end);
         }
         if let Some(&(first, _)) = log.first() {
-            sum.extend(Tenant::Unknown, first.min(end));
+            sum.extend(OnCpu::Unknown, first.min(end));
         }
         let until = log.iter().skip(1).map(|&(from, _)| from.min(end)).chain([end]);
-        for (&(_, tenant), until) in log.iter().zip(until) {
-            sum.extend(tenant, until);
+        for (&(_, on_cpu), until) in log.iter().zip(until) {
+            sum.extend(on_cpu, until);
         }
-        sum.extend(Tenant::Unknown, end);
+        sum.extend(OnCpu::Unknown, end);
     }
 
     /// The log from the entry that was in force at `time`. Most waits began only a few entries ago.
     #[inline]
-    fn log_since(&self, time: u64) -> &[(u64, Tenant)] {
+    fn log_since(&self, time: u64) -> &[(u64, OnCpu)] {
         let mut back = 4;
         while back < self.log.len() && self.log[self.log.len() - back].0 > time {
             back *= 4;

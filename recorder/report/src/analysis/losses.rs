@@ -4,7 +4,7 @@ use fxt_reader::record::Event;
 use fxt_reader::{Cpu, Koid, Nanos, ProviderId};
 use fxtrec_sched::{Occupant, cpu_of};
 
-use super::history::Tenant;
+use super::history::OnCpu;
 use super::records::{FXTREC, number};
 use super::switches::shown_change;
 use super::{Analysis, Observer, Ran, Vacated};
@@ -187,7 +187,7 @@ impl<O: Observer> Analysis<O> {
             next: None,
             said: None,
         });
-        let full = on.history.push(now, Tenant::Unknown);
+        let full = on.history.push(now, OnCpu::Unknown);
         self.cpus.weigh(cpu, now);
         if full {
             self.tidy_history(cpu);
@@ -244,8 +244,8 @@ impl<O: Observer> Analysis<O> {
             self.observer.vacated(&Vacated { time, cpu, lost: Some(events), thread });
             let Some(on) = self.cpus.seen(number) else { continue };
             // Any thread may have had the CPU since its last switch; from now on, the thread that is switched out next has it.
-            on.history.correct(Tenant::Unknown);
-            let full = on.history.push(now, Tenant::Unknown);
+            on.history.correct(OnCpu::Unknown);
+            let full = on.history.push(now, OnCpu::Unknown);
             if let Some(change) = lost.change {
                 self.observer.changed(&shown_change(&change), None);
                 self.vanished(number, change.thread);

@@ -6,8 +6,8 @@ use fxtrec_sched::{
 };
 
 use super::causes::{note_call, note_held, note_slice};
-use super::cpu::{CpuState, Occupant, tenant};
-use super::history::Tenant;
+use super::cpu::{CpuState, Occupant, on_cpu};
+use super::history::OnCpu;
 use super::records::Side;
 use super::sleeps::Slept;
 use super::thread::{BY_INTERRUPT, Live, metric};
@@ -178,7 +178,7 @@ impl<O: Observer> Analysis<O> {
         let on = self.cpus.get(cpu.0);
         if left.met == Met::Displaced {
             // A switch is missing although no loss was recorded: the thread that had the CPU since the last switch is unknown.
-            on.history.correct(Tenant::Unknown);
+            on.history.correct(OnCpu::Unknown);
             if let Some(change) = left.displaced {
                 self.vanished(cpu, change.thread);
             }
@@ -190,7 +190,7 @@ impl<O: Observer> Analysis<O> {
         }
         // It has had the CPU since the trace began, or since the gap ended.
         if since < until {
-            on.history.correct(tenant(outgoing));
+            on.history.correct(on_cpu(outgoing));
         }
         until.0.saturating_sub(since.0)
     }
