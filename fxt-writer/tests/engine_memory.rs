@@ -170,7 +170,7 @@ fn a_crash_costs_only_what_was_not_finished() {
     let found = recover(&left.behind()).expect("an engine's memory");
     assert_eq!(found.unfinished, 1);
     assert_eq!(found.dropped, dropped);
-    // Together with the saved records, everything that was accepted is there.
+    // Together with the saved records, this is everything that was accepted.
     output.extend(&found.durable);
     output.extend(&found.rolling);
     assert_eq!(plain(&output), (1..=40).collect::<Vec<_>>());

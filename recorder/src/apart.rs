@@ -1,4 +1,4 @@
-//! Reads files that other users may have written, and whose file system may hang, in a separate process.
+//! Reads, in a separate process, files that other users may have written, and whose file system may hang.
 //!
 //! That process is this program, started under the name [`READER_PROCESS`] with a word for its task, as for a recording. See [`Workers`].
 
@@ -51,7 +51,7 @@ const PIECE: usize = 10_000;
 /// Runs the process that reads files, for the task `word`.
 ///
 /// # Errors
-/// When this is not such a process, or its parent has exited.
+/// Returns an error if this is not such a process, or its parent has exited.
 pub fn run(word: Option<&OsStr>) -> io::Result<()> {
     match word.and_then(OsStr::to_str) {
         None => run_reader_process(),
@@ -78,7 +78,7 @@ enum Question<'a> {
     Sites { spec: Cow<'a, str>, context: Cow<'a, Context> },
     /// Places for probes; the functions follow.
     List { binary: Cow<'a, Binary>, pattern: Cow<'a, str>, context: Cow<'a, Context> },
-    /// More functions of the file that is being listed.
+    /// More functions of the file whose functions are being listed.
     More,
     /// Hold a file that the kernel may read at any time.
     Hold { path: OsString, version: FileVersion },
@@ -91,7 +91,7 @@ enum Question<'a> {
 /// The answer, or the error text of [`crate::probe`].
 type Answer<T> = Result<T, String>;
 
-/// Why there is no answer.
+/// The reason why there is no answer.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum ApartError {
@@ -162,7 +162,7 @@ impl Files {
     /// Holds the file of a site through a descriptor that only identifies it.
     ///
     /// # Errors
-    /// When the file differs from the version that the site was found in, does not respond, or may hang the kernel.
+    /// Returns an error when the file differs from the version that the site was found in, does not respond, or may hang the kernel.
     pub fn hold(&mut self, site: &Site) -> Result<File, ApartError> {
         let silent = || site.binary.display().to_string();
         let question = Question::Hold { path: (&*site.binary).into(), version: site.version };
@@ -212,7 +212,7 @@ impl Files {
 /// What reads files.
 #[derive(Debug, Default)]
 struct Reader {
-    /// The functions that are still missing for each file that is being listed.
+    /// The functions that are still missing for each file whose functions are being listed.
     listed: Vec<std::vec::IntoIter<ListedFunction>>,
     sources: lines::Sources,
 }
@@ -270,7 +270,7 @@ fn hold(path: &Path, version: FileVersion) -> io::Result<Regular> {
     if file.is_served_by_others()? {
         return Err(io::Error::other(SERVED));
     }
-    // In one file, an offset is in the middle of an instruction of another.
+    // In one file, an offset is in the middle of an instruction; in the other file it is not.
     if FileVersion::of(&file)? != version {
         return Err(io::Error::other(EXCHANGED));
     }

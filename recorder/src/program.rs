@@ -204,7 +204,7 @@ fn done<E: std::error::Error>(result: Result<(), E>) -> ExitCode {
     }
 }
 
-/// Whether long output is shown page by page, and by which program unless the environment names one.
+/// Whether long output is shown in a pager, and in which one unless the environment names one.
 #[derive(Clone, Copy)]
 struct Pages<'a> {
     wanted: bool,

@@ -49,7 +49,7 @@ impl Ahead {
     ///
     /// # Errors
     ///
-    /// Returns the source when no thread can be started, or the process may use only one CPU.
+    /// Returns the source unchanged if no thread can be started, or if the process may use only one CPU.
     pub(super) fn start(source: Source, joined: bool) -> Result<Ahead, Source> {
         if thread::available_parallelism().is_ok_and(|cpus| cpus.get() == 1) {
             return Err(source);

@@ -65,7 +65,8 @@ impl CSite {
         });
         let known = Known { site: Site::leaked(&category, &name), names: names.collect() };
         let known: &'static Known = Box::leak(Box::new(known));
-        // Release: the data that it points to is visible. If two threads race, each creates one; the one stored first is leaked.
+        // Release: the data that it points to is visible. If two threads race, each creates a trace point; the one that is not stored is
+        // leaked.
         self.known.store(std::ptr::from_ref(known).cast_mut(), Ordering::Release);
         known
     }

@@ -1,9 +1,8 @@
-//! Counts the committed words of one filling of a rolling buffer, and informs
-//! exactly one thread when the filling is complete.
+//! Counts the committed words of one filling (one use, from open to saved) of a rolling buffer, and informs exactly one thread when the
+//! filling is complete.
 //!
-//! One atomic word holds the words committed so far and, once the buffer is
-//! sealed, the end that they have to reach. Committing and sealing are single
-//! additions; the one that makes the two halves equal completes the buffer.
+//! One atomic word holds the number of committed words and, once the buffer is sealed, the end that they must reach. Committing and sealing
+//! are single additions; the addition that makes the two halves equal completes the buffer.
 
 use super::sync::{AtomicU64, Ordering};
 use crate::layout::Field;
@@ -25,8 +24,8 @@ impl Commits {
 
     /// Begins a filling at word `start` of the buffer.
     ///
-    /// No thread adds to the count in the meantime: the previous filling is complete,
-    /// and writers see the new one only afterwards, from the position word.
+    /// No thread adds to the count in the meantime: the previous filling is complete, and writers see the new one only afterwards, through
+    /// the position word.
     pub(super) fn open(&self, start: usize) {
         // Relaxed: published by the release store of the position word.
         self.0.store(COMMITTED.put(start as u64), Ordering::Relaxed);
@@ -36,13 +35,12 @@ impl Commits {
     #[inline]
     pub(super) fn commit(&self, words: usize) -> bool {
         // Release: the thread that completes the filling sees this record's
-        // words. Acquire: if it is this thread that completes the filling, it sees all others' words.
+        // words. Acquire: if this thread completes the filling, it sees the words of all other threads.
         let before = self.0.fetch_add(COMMITTED.put(words as u64), Ordering::AcqRel);
         is_complete(before + COMMITTED.put(words as u64))
     }
 
-    /// Sets the filling's end to word `end` of the buffer; true if all of it is
-    /// committed already.
+    /// Sets the end of the filling to word `end` of the buffer; returns true if everything is already committed.
     pub(super) fn seal(&self, end: usize) -> bool {
         let sealed = SEALED_END.put(end as u64 + 1);
         // Acquire: if everything is committed, this thread sees all of it.

@@ -1,15 +1,11 @@
-//! The durable lane: records that must not be lost, since others refer to them.
+//! The durable lane: records that must not be lost, because others refer to them.
 //!
-//! The durable part is a ring. A record is built in separate memory and, once
-//! finished, copied into the ring under the lock: such records are few, and no
-//! writer can leave a hole in the ring. Its room is set aside when it is
-//! reserved.
+//! The durable part is a ring. A record is built in separate memory and, when finished, copied into the ring under the lock: such records
+//! are few, and no writer can leave a hole in the ring. Its space in the ring is set aside when the record is reserved.
 //!
-//! When the ring is full in streaming mode, the current rolling buffer is handed
-//! over early, though it is not full: the durable records are saved before it,
-//! which frees their room. In circular mode nothing is ever saved, so the record
-//! is rejected and counted; the caller can then write names inline or to the
-//! rolling lane.
+//! If the ring is full in streaming mode, the current rolling buffer is handed over before it is full: the durable records are saved before
+//! it, which frees their space. In circular mode, nothing is saved before the end, so the record is rejected and counted; the caller can
+//! then write names inline or to the rolling lane.
 
 use std::fmt;
 

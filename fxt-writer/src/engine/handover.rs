@@ -11,7 +11,7 @@ use super::sync::Ordering;
 use crate::layout::limits::WORD_BYTES;
 use crate::packet::Packet;
 
-/// Why a buffer cannot be marked as saved.
+/// The reason why a buffer cannot be marked as saved.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum SaveError {
@@ -76,7 +76,7 @@ impl Engine {
     ///
     /// # Errors
     ///
-    /// When no buffer with these values waits to be saved, or a view is alive.
+    /// Returns an error when no buffer with these values waits to be saved, or a view is alive.
     pub fn saved(&self, packet: Packet) -> Result<(), SaveError> {
         let part = part_of(packet.data32);
         let mut state = self.lock();
@@ -92,14 +92,14 @@ impl Engine {
         self.header_words().rolling_cleared(part, self.division.rolling);
         state.parts[part].phase = Phase::Clearing;
         let data = state.parts[part].data();
-        // Durable room is free again, even if the buffer is not.
+        // Space for durable data is free again, even if the buffer is not.
         self.wake(&state);
         drop(state);
 
         let base = self.division.rolling_base(part);
         for span in data {
             // SAFETY: within the part. Its phase was Complete with no view alive, and is Clearing now: no writer has a reservation in its
-            // data (abandoned reservations are in the gaps, not in the data), no view is created, and no other thread clears.
+            // data (abandoned reservations are in the gaps, not in the data), no view can be created, and no other thread clears it.
             unsafe { self.memory.clear(base + span.start..base + span.end) };
         }
 
@@ -144,13 +144,12 @@ impl Engine {
         self.seal(state, before);
     }
 
-    /// Moves writers to the buffer of wrapped count `next`, and returns the
-    /// position at which they left the other one.
+    /// Moves writers to the buffer with wrapped count `next`, and returns the position in the other buffer at which they stopped.
     pub(super) fn go_on_in(&self, state: &mut State, next: u32) -> Position {
         let start = self.open(state, next);
         let header = self.header_words();
-        // Before the position: a program that recovers the memory must not take a
-        // record in the new buffer for one of the filling before last.
+        // This store precedes the position: a program that recovers the memory must not take a record in the new buffer for one of the
+        // filling before the previous one.
         header.wrapped(self.config.mode, next);
         // After the count: until a concurrent reader in another process sees the
         // count, it sees this buffer without data, and so knows that its copy of

@@ -3,8 +3,7 @@
 //! A provider may write to the shared memory at any time, so its saver must not
 //! trust the content. A [`Remote`] divides the memory by the sizes that the saver
 //! itself chose, reads each word once, checks each value before using it, and
-//! copies records out before looking at them. It keeps its own account of what
-//! has been saved.
+//! copies records out before looking at them. It counts for itself what has been saved.
 //!
 //! ```text
 //!  SAVE_BUFFER(wrapped 7, durable 320)
@@ -16,10 +15,9 @@
 //!                 metadata left out (it is not for providers to write), then `admit`
 //! ```
 //!
-//! When the other process is gone, or does not answer, [`Remote::rest`] returns
-//! what is committed and not saved yet. [`Remote::view`] does the same without
-//! taking it, for a snapshot of a running recording. [`live`] describes how both
-//! read memory that is being written to.
+//! If the other process has exited, or does not answer, [`Remote::rest`] returns the records that are committed but not yet saved.
+//! [`Remote::view`] does the same without taking it, for a snapshot of a running recording. [`live`] describes how both read memory that is
+//! being written to.
 
 mod follow;
 mod live;
@@ -49,9 +47,9 @@ pub trait SharedWords {
     /// When `index` is not less than [`words`](Self::words).
     fn load(&self, index: usize) -> u64;
 
-    /// Stores the header's word for readers, which holds the other process's writers or releases them. Must be an atomic exchange (acquire
+    /// Stores the header word for readers, which holds the other process's writers or releases them. Must be an atomic exchange (acquire
     /// and release), so that the caller sees what they did before they last read the word. The default stores nothing, for read-only
-    /// memory: then a view leaves out, and counts, buffers that are reused all the time.
+    /// memory: a view then omits and counts buffers that are reused continuously.
     fn exchange(&self, index: usize, value: u64) {
         let _ = (index, value);
     }
@@ -61,8 +59,7 @@ pub trait SharedWords {
     fn let_go(&self) {}
 }
 
-/// Why nothing can be saved: the other side violates the protocol, or its memory
-/// is inconsistent.
+/// The reason why nothing can be saved: the other side violates the protocol, or its memory is inconsistent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum RemoteError {
@@ -74,7 +71,7 @@ pub enum RemoteError {
     OutOfOrder {
         /// The wrapped count of the request.
         asked: u32,
-        /// The one that is next.
+        /// The buffer that is next.
         expected: u32,
     },
     /// An impossible durable end.
@@ -184,7 +181,7 @@ impl<W: SharedWords> Remote<W> {
     ///
     /// # Errors
     ///
-    /// When an engine cannot have that many words.
+    /// Returns an error when an engine cannot have that many words.
     pub fn new(words: W, mode: Mode) -> Result<Self, ConfigError> {
         let bytes = words.words().saturating_mul(WORD_BYTES);
         let division = Division::new(&Config { mode, bytes, ..Config::default() })?;
@@ -216,8 +213,8 @@ impl<W: SharedWords> Remote<W> {
     ///
     /// # Errors
     ///
-    /// When the request or the header is impossible: the other side violates the
-    /// protocol. In that case, nothing counts as saved.
+    /// Returns an error when the request or the header is impossible: the other side violates the protocol. In that case, nothing counts as
+    /// saved.
     pub fn save(
         &mut self,
         request: Packet,
@@ -244,12 +241,12 @@ impl<W: SharedWords> Remote<W> {
         Ok(self.take(&copies, admit))
     }
 
-    /// Copies what is committed and not saved, when no request for it will come:
-    /// the other process has declared its buffer final, or is gone.
+    /// Copies records that are committed but not saved, when no request for them will come: the other process has declared its buffer
+    /// final, or has exited.
     ///
     /// # Errors
     ///
-    /// When the header is impossible.
+    /// Returns an error when the header is impossible.
     pub fn rest(
         &mut self,
         admit: &mut dyn FnMut(&mut [u64]) -> bool,
@@ -259,14 +256,13 @@ impl<W: SharedWords> Remote<W> {
         Ok(self.take(&copies, admit))
     }
 
-    /// Copies what is committed and not saved, without marking it as saved: for a snapshot of a
-    /// running recording. A view always includes circular buffers, however fast they are reused:
-    /// after a few attempts, writers are held until the buffers are copied; meanwhile they drop and
-    /// count records without room ([`Piece::held`]).
+    /// Copies records that are committed but not saved, without marking them as saved: for a snapshot of a running recording. A view always
+    /// includes circular buffers, however fast they are reused: after a few attempts, writers are held until the buffers are copied;
+    /// meanwhile they drop and count records without room ([`Piece::held`]).
     ///
     /// # Errors
     ///
-    /// When the header is impossible.
+    /// Returns an error when the header is impossible.
     pub fn view(&self, admit: &mut dyn FnMut(&mut [u64]) -> bool) -> Result<Piece, RemoteError> {
         let copies = self.present()?;
         self.words.let_go();

@@ -24,7 +24,7 @@ pub(super) enum Phase {
     Free,
     /// The position word points here; writers reserve and commit.
     Open,
-    /// No more reservations; some may be uncommitted.
+    /// No more reservations are accepted; some may be uncommitted.
     Sealed,
     /// Final: everything is committed, or abandoned and fenced off. Only in this
     /// phase is it lent out as bytes.
@@ -144,7 +144,7 @@ pub(super) struct State {
     pub(super) spare: Vec<usize>,
     /// Counts that wait for an abandoned writer.
     pub(super) lost: Vec<usize>,
-    /// Leases that threads hold, and some that are no longer held.
+    /// Leases that threads hold, and some that threads have released.
     pub(super) leases: Vec<Arc<Held>>,
     /// Whether records are accepted.
     pub(super) running: bool,
@@ -164,8 +164,7 @@ pub(super) struct State {
 }
 
 impl State {
-    /// A state with counts `0` and `1` in use and the others, up to `counters`,
-    /// to spare.
+    /// A state with the counts `0` and `1` in use, and the others, up to `counters`, in reserve.
     pub(super) fn new(counters: usize) -> Self {
         Self {
             parts: [Part::new(0), Part::new(1)],

@@ -1,10 +1,9 @@
 //! Writers that reserve room and do not finish: slow, stopped or dead.
 //!
 //! A sealed buffer waits for them only for the grace period. Then their records
-//! are abandoned and the buffer is handed over without them. Since such a writer
-//! may still continue, the words that it reserved are fenced off: no later
-//! filling uses them until it finishes. So no writer ever stores to bytes that
-//! are lent out, whatever a straggler does.
+//! are abandoned and the buffer is handed over without them. Such a writer may still continue, so the words that it reserved are fenced
+//! off: no later filling uses them until the writer finishes. So no writer ever stores to bytes that are lent out, even if a straggler
+//! continues.
 //!
 //! ```text
 //!   sealed    [ record ][ claimed, 4 words ][ record ][ 0 0 0 ][ record ]
@@ -12,9 +11,8 @@
 //! ```
 //!
 //! First words lead from reservation to reservation; the first word of a claimed one has its size.
-//! If the first word is still zero, the writer was between reserving and
-//! claiming: it has stored nothing, and everything up to the next claim or record
-//! is the gap.
+//! If the first word is still zero, the writer was between reserving and claiming: it has stored nothing, and everything up to the next
+//! claim or record is the gap.
 
 use std::ops::Range;
 use std::time::Duration;

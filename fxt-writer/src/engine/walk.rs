@@ -1,11 +1,9 @@
 //! Steps from record to record through a filling of a rolling buffer, seeing only
 //! the memory.
 //!
-//! First words lead from record to record. A claimed record was reserved and
-//! never finished; vacant room is kept for records of its thread, and fillers are
-//! empty; where words are zero, nothing was written, or a writer only reserved
-//! room. An invalid first word ends the walk, since the boundaries after it are
-//! unknown.
+//! First words lead from record to record. A claimed record was reserved and never finished; vacant space is reserved for records of its
+//! thread, and fillers are empty; words that are zero were never written, or a writer only reserved them. An invalid first word ends the
+//! walk, since the boundaries after it are unknown.
 
 use super::memory::{is_claim, is_filler, is_vacant};
 use crate::layout::walk::record_words;
@@ -19,8 +17,7 @@ pub(super) struct Walked {
     pub(super) cut: usize,
 }
 
-/// Calls `take` with each finished record of `filling`, in order, and with where
-/// in it that is.
+/// Calls `take` with each finished record of `filling` and its location, in order.
 pub(super) fn finished_records<'a>(
     filling: &'a [u64],
     mut take: impl FnMut(usize, &'a [u64]),

@@ -5,7 +5,7 @@ use std::collections::HashMap;
 use fxtrec_units::escape::line;
 use fxtrec_units::text;
 
-/// Maximum number that is distinguished: there are as many packet addresses as peers.
+/// The maximum number of distinct values: there are as many packet addresses as peers.
 const MOST: usize = 1 << 16;
 
 /// The words for a timer that a thread has set for itself before it slept.
@@ -14,7 +14,7 @@ pub const OWN_TIMER: &str = "its own timer";
 const PACKET: &str = "packet";
 const REQUEST: &str = "request";
 
-/// One of the origins in a recording; the default is an unknown one.
+/// One of the origins in a recording; the default is an unknown origin.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Origin(u32);
 
@@ -87,7 +87,7 @@ impl Origins {
         Some(self.get(origin)?.0)
     }
 
-    /// Which one of this kind it is.
+    /// Distinguishes origins of the same kind.
     pub fn name(&self, origin: Origin) -> Option<&str> {
         Some(self.get(origin)?.1).filter(|name| !name.is_empty())
     }

@@ -66,7 +66,7 @@ struct CpuRing {
     told_lost: u64,
     undecoded: u64,
     garbled: u64,
-    /// Why the ring can no longer be read.
+    /// The reason why the ring can no longer be read.
     failed: Option<io::Error>,
     /// Time of the youngest event that was read.
     last: Nanos,
@@ -149,7 +149,7 @@ impl FtraceRings {
     /// Creates an instance with all events off, and opens the ring of every online CPU, each with its own lane in `merger`.
     ///
     /// # Errors
-    /// [`SourceError`] at the first refusal by the kernel; nothing is left behind in that case.
+    /// Returns [`SourceError`] at the first refusal by the kernel; nothing is left behind in that case.
     pub fn open(
         sys: Box<dyn Sys + Send>,
         instance: Instance,
@@ -161,7 +161,7 @@ impl FtraceRings {
         instance.write("trace_clock", CLOCK)?;
         let options = take_memory(&instance, options)?;
         let percent = (options.wake_bytes * 100 / options.ring_bytes).clamp(1, 100);
-        // Kernels before 5.0 have no such file; the reader then polls by its own clock.
+        // Kernels before 5.0 lack this file; the reader then polls by its own clock.
         let _ = instance.write("buffer_percent", &percent.to_string());
         let layout = page_layout(&instance)?;
         // This comes before the first ring is opened, so that no hotplug event is missed.
@@ -200,7 +200,7 @@ impl FtraceRings {
         Ok(())
     }
 
-    /// Opens the rings of online CPUs that have none open, and reports each. Returns all online CPUs.
+    /// Opens the rings of online CPUs that have no open ring, and reports each of these CPUs. Returns all online CPUs.
     fn add_online(
         &mut self,
         merger: &mut Merger,
@@ -267,7 +267,7 @@ impl Rings for FtraceRings {
     }
 
     fn disable(&mut self) {
-        // If an instance cannot be stopped, nothing else can be done; it is removed soon after.
+        // If an instance cannot be stopped, nothing more can be done; the instance is removed soon after.
         let _ = self.shared.instance.write("tracing_on", "0");
     }
 
@@ -353,8 +353,8 @@ fn page_layout(instance: &Instance) -> Result<PageLayout, FtraceError> {
     Ok(PageLayout::parse(&page, &event)?)
 }
 
-/// How many events a page reports as missing before it, out of those that the kernel counted and that were not reported yet. At least one,
-/// because the page says that some are missing.
+/// The number of events that a page reports as missing before it, of those that the kernel counted and that were not reported yet. At least
+/// one, because the page says that some are missing.
 fn missed(instance: &Instance, cpu: Cpu, told: u64, stored: Option<u64>) -> u64 {
     let counted = instance.stats(cpu).ok().map(|stats| stats.lost().saturating_sub(told));
     // If the page had no room for the number, the best estimate is the number of events that are not reported yet.

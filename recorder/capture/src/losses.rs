@@ -1,9 +1,9 @@
 //! Determines why events were lost.
 //!
 //! A ring fills up if the capture thread does not empty it, and the reason can be determined: the kernel counts how long the thread waited
-//! for a CPU, and the engine how long it waited for the output. So the thread's activity is kept as a series of periods, each from one read
-//! of the rings to the next, with how the time was spent. A loss lies between two events of its CPU, and the periods in that time show its
-//! cause:
+//! for a CPU, and the engine how long it waited for the output. So the thread's activity is stored as a series of periods, each from one
+//! read of the rings to the next, with how the thread spent the time. A loss lies between two events of its CPU, and the periods in that
+//! time show its cause:
 //!
 //! ```text
 //!   stretches   | sleep, look | sleep |       waits for a CPU        | look | sleep |
@@ -26,7 +26,7 @@ use fxtrec_kernel::thread_times::ThreadTimes;
 use fxtrec_units::text::{count, counted};
 use fxtrec_units::{Cpu, Nanos};
 
-/// How many periods are kept; calm ones are joined.
+/// The number of stored periods; calm periods are merged.
 const STRETCHES: usize = 512;
 
 /// Shorter delays do not explain a loss, in nanoseconds.
@@ -55,7 +55,7 @@ pub enum Cause {
     Stopped,
     /// It had not started yet: events were already enabled while fxtrec was starting.
     Starting,
-    /// Nothing: it was on a CPU, but events came too fast.
+    /// No delay: the thread was on a CPU, but events came too fast.
     TooFast,
     /// None of these.
     Unknown,
@@ -128,7 +128,7 @@ impl Stretch {
         self.running >= NOTABLE && self.running as f64 >= BUSY_PART * self.wall() as f64
     }
 
-    /// How long the thread slept voluntarily, apart from delays that explain no loss.
+    /// How long the thread slept voluntarily, without delays that explain no loss.
     fn is_calm(&self) -> bool {
         let held_up = self.wall().saturating_sub(self.slept).saturating_sub(self.running);
         !self.is_busy() && self.counted == 0 && held_up < NOTABLE
@@ -194,8 +194,8 @@ pub struct LossCause {
     pub gaps: u64,
     /// The CPUs that lost events.
     pub cpus: BTreeSet<Cpu>,
-    /// How long the capture thread was delayed while they were lost. For causes that do not delay it, the length of the time in which they
-    /// were lost.
+    /// How long the capture thread was delayed while they were lost. For causes that do not delay the thread, the length of the time in
+    /// which events were lost.
     pub held_up: Duration,
     pub longest: Duration,
     /// Major page faults within that time.
@@ -206,7 +206,7 @@ pub struct LossCause {
     pub running: Duration,
     /// How long it slept voluntarily.
     pub slept: Duration,
-    /// What the kernel did not grant although it could have prevented some of the losses.
+    /// Requests that the kernel denied although they could have prevented some of the losses.
     pub denied: Denied,
 }
 
@@ -304,13 +304,13 @@ impl LossWatch {
         LossWatch { last: first, stretches: VecDeque::from([start]), ..LossWatch::default() }
     }
 
-    /// `count` events of `cpu` are missing between two others.
+    /// `count` events of `cpu` between two other events are missing.
     pub fn lost(&mut self, cpu: Cpu, between: Range<Nanos>, count: u64) {
         let Range { start: Nanos(from), end: Nanos(to) } = between;
         self.pending.push(Pending { cpu, from, to, count });
     }
 
-    /// Adds the next sample. Since the last one, the thread waited for events for `waited`; `granted` is the part that it asked to sleep.
+    /// Adds the next sample. Since the last read, the thread waited for events for `waited`; it asked to sleep for `granted` of that time.
     /// Then determines the cause of each loss.
     pub fn look(&mut self, sample: Sample, waited: Duration, granted: Duration) {
         let nanos = |duration: Duration| u64::try_from(duration.as_nanos()).unwrap_or(u64::MAX);
@@ -321,7 +321,7 @@ impl LossWatch {
         }
     }
 
-    /// Losses so far, by cause; the greatest loss first. `denied` is what the kernel did not grant.
+    /// Losses so far, by cause; the greatest loss first. `denied` are the requests that the kernel denied.
     pub fn causes(&self, denied: Denied) -> Vec<LossCause> {
         let mut causes = self.causes.clone();
         causes.iter_mut().for_each(|cause| cause.denied = denied);
@@ -336,7 +336,7 @@ impl LossWatch {
         {
             let mut joined = *before;
             joined.join(&stretch);
-            // Delays that are too short individually matter if there are many.
+            // Delays that are too short individually count if there are many.
             if joined.is_calm() {
                 *before = joined;
                 return;
@@ -451,7 +451,7 @@ mod tests {
             self.event(cpu);
         }
 
-        /// Sleeps for `slept` of 100 milliseconds, and spends the rest of `wall` in a way that `change` counts.
+        /// Sleeps for `slept` of 100 milliseconds; `change` says how the rest of `wall` was spent.
         fn pass(&mut self, wall: u64, slept: u64, change: impl FnOnce(&mut Sample)) {
             self.sample.now.0 += wall * MS;
             change(&mut self.sample);

@@ -113,8 +113,8 @@ impl CpuRing {
         }
     }
 
-    /// Reports losses that were not reported yet. The kernel writes a loss into the ring when there is room again and something to write;
-    /// at the end of a recording, or of its CPU, that never happens.
+    /// Reports losses that were not reported yet. The kernel writes a loss into the ring when there is space again and something else to
+    /// write; at the end of a recording, or when its CPU goes offline, this never happens.
     fn report_remaining_losses(&mut self, time: Nanos, merger: &mut Merger) {
         let lost = self.events.lost(&*self.sys).unwrap_or(0);
         let count = lost.saturating_sub(self.told_lost);
@@ -230,7 +230,7 @@ impl PerfRings {
     /// first CPUs would take everything that is allowed.
     ///
     /// # Errors
-    /// [`SourceError`] at the first call that the kernel refuses.
+    /// Returns [`SourceError`] at the first call that the kernel refuses.
     pub fn open(
         sys: Box<dyn Sys + Send + Sync>,
         layout: SchedLayout,
@@ -271,7 +271,7 @@ impl PerfRings {
     fn add_online(&mut self, merger: &mut Merger) -> Result<(), SourceError> {
         for cpu in cpus::online(&*self.sys)? {
             match self.add(cpu, self.options.ring_bytes, merger) {
-                // It was online a moment ago; it is opened when it is online again.
+                // The CPU was online just before; its ring is opened when it is online again.
                 Err(OpenError::Offline(_)) => {}
                 result => result?,
             }
@@ -308,7 +308,7 @@ impl PerfRings {
     /// The CPUs that are online now, whether or not their events are open.
     ///
     /// # Errors
-    /// [`SourceError`] if the kernel does not list them.
+    /// Returns [`SourceError`] if the kernel does not list them.
     pub fn online(&self) -> Result<Vec<Cpu>, SourceError> {
         Ok(cpus::online(&*self.sys)?)
     }
@@ -337,7 +337,7 @@ impl PerfRings {
             self.read(merger);
             self.remove_offline(merger);
         }
-        // A CPU must wait while its last events have no room in its lane, because a lane is for one ring.
+        // A CPU must wait while there is no space in its lane for its last events, because a lane is for one ring.
         let known: Vec<Cpu> = self.rings.iter().map(|ring| ring.events.cpu()).collect();
         for cpu in online.into_iter().filter(|cpu| !known.contains(cpu)) {
             self.begin(cpu, merger)?;
@@ -348,7 +348,7 @@ impl PerfRings {
     /// Starts the events of forks, names and exits, for a source that gets the scheduler's events elsewhere.
     ///
     /// # Errors
-    /// [`SourceError`].
+    /// Returns [`SourceError`].
     pub(crate) fn enable_lives(&self) -> Result<(), SourceError> {
         Ok(self.rings.iter().try_for_each(|ring| ring.events.enable_lives(&*self.sys))?)
     }
@@ -356,7 +356,7 @@ impl PerfRings {
     /// Starts all other events; to be called when the threads on the CPUs are known.
     ///
     /// # Errors
-    /// [`SourceError`].
+    /// Returns [`SourceError`].
     pub(crate) fn enable_events(&self) -> Result<(), SourceError> {
         Ok(self.rings.iter().try_for_each(|ring| ring.events.enable_events(&*self.sys))?)
     }
@@ -403,7 +403,7 @@ impl PerfRings {
         }
         let online = self.online().unwrap_or_default();
         for mut ring in done {
-            // The ring has stopped by itself. The time must not be earlier than the events that were already passed on.
+            // The ring has stopped on its own. The time must not be earlier than the events that were already passed on.
             let time = ring.last.max(merger.emitted());
             ring.report_remaining_losses(time, merger);
             let goes_idle = !self.options.tracepoints.is_empty();

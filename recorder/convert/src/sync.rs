@@ -1,4 +1,4 @@
-//! How far the clock of one recording is ahead of another's, from messages that went between their machines.
+//! How far the clock of one recording is ahead of the clock of another, from messages between their machines.
 //!
 //! ```text
 //!  a's clock   send 100 ------------.            .--> receive 160      a to b:  offset <= 1130 - 100 = 1030
@@ -6,9 +6,9 @@
 //!  b's clock                          `-> 1130  send 1150              b to a:  offset >= 1150 - 160 =  990
 //! ```
 //!
-//! A message arrives after it was sent: each one from a to b is an upper bound of how far b's clock is ahead, and each one from b to a is a
-//! lower bound. The fastest message in each direction counts. The offset is the middle between both bounds, and is wrong by half of their
-//! distance at most, if the clocks ran equally fast.
+//! A message arrives after it was sent: each message from a to b gives an upper bound of how far b's clock is ahead, and each message from
+//! b to a gives a lower bound. The fastest message in each direction counts. The offset is the middle between both bounds, and is wrong by
+//! half of their distance at most, if the clocks ran equally fast.
 
 use std::path::Path;
 
@@ -24,7 +24,7 @@ const MOST: usize = 1 << 20;
 /// Which records are the sending and the receiving of a message.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Messages {
-    /// A flow that begins in one recording and continues or ends in another, with one id.
+    /// A flow that begins in one recording and continues or ends in another one with the same id.
     Flows,
     /// Events of these names, as `NAME` or `CATEGORY:NAME`, with the same values of these arguments.
     Events { send: String, receive: String, keys: Vec<String> },
@@ -86,7 +86,7 @@ pub(crate) struct Offset {
     pub(crate) messages: (usize, usize),
 }
 
-/// Why there is no offset.
+/// The reason why there is no offset.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Unbounded {
     /// The number of messages in each direction; in at least one direction, there are none.
@@ -264,12 +264,12 @@ pub(crate) struct Set {
     pub(crate) offset: Offset,
 }
 
-/// How far each clock is ahead of the first one's: directly, or through another recording if that is more exact.
+/// How far each clock is ahead of the first one: directly, or through another recording if that is more precise.
 ///
 /// # Errors
-/// When there is no path of messages from a recording to the first.
+/// Returns an error when there is no path of messages from a recording to the first.
 pub(crate) fn offsets(paths: &[&Path], ends: &[&Ends]) -> Result<Vec<Option<Set>>, ConvertError> {
-    // As in Dijkstra's algorithm: the one that is known most exactly is next.
+    // As in Dijkstra's algorithm, the recording whose offset is known most precisely is next.
     let mut set: Vec<Option<Set>> = vec![None; paths.len()];
     let origin = Offset { nanos: 0, error: 0, messages: (0, 0) };
     let mut done = vec![0];

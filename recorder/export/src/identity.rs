@@ -30,7 +30,7 @@ impl Identity {
     /// The identity of the trace in a file.
     ///
     /// # Errors
-    /// If the file cannot be read, or is not a trace.
+    /// Returns an error if the file cannot be read, or is not a trace.
     pub(crate) fn of(path: &Path) -> Result<Identity, Error> {
         let opened = |source| Error::Open { path: path.to_owned(), source };
         // A trace in another tool's format is identified by its own bytes, not by those of its conversion.

@@ -1,4 +1,4 @@
-//! Helper processes, which must not outlive this one.
+//! Helper processes, which must not outlive this process.
 
 use std::io;
 use std::os::unix::process::CommandExt;
@@ -32,7 +32,7 @@ impl Launcher {
     /// Starts the thread.
     ///
     /// # Errors
-    /// If no thread can be started.
+    /// Returns an error if no thread can be started.
     pub fn new() -> io::Result<Launcher> {
         let (requests, asked) = channel::<Request>();
         let thread = std::thread::Builder::new().name("fxtrec-launcher".to_owned());
@@ -51,7 +51,7 @@ impl Launcher {
     /// Errors of fork(2) or execve(2).
     pub fn spawn(&self, mut command: Command) -> io::Result<Child> {
         let parent = std::process::id();
-        // SAFETY: between fork and exec only sigaction(2), prctl(2) and getppid(2) are called, which may be; nothing is
+        // SAFETY: between fork and exec only sigaction(2), prctl(2) and getppid(2) are called, which is allowed there; nothing is
         // allocated, and no handler is installed that could run.
         unsafe {
             command.pre_exec(move || {

@@ -9,7 +9,7 @@
 //!               no answer in time: SIGKILL; it is not waited for, and the next question goes to a new one
 //! ```
 //!
-//! fxtrec itself holds such a file by `O_PATH` only: closing a file that is open for reading may block, too.
+//! fxtrec itself opens such a file with `O_PATH` only: closing a file that is open for reading may block too.
 
 use std::io::{self, ErrorKind};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -42,7 +42,7 @@ const FIRST_TO_GO: &str = "1000";
 const MOST_HANGING: usize = 4;
 const MOST_STARTED: u32 = 64;
 
-/// The environment variable with the bytes that a worker must leave of its memory, since abandoned ones hold them.
+/// The environment variable with the number of bytes that a worker must leave of its memory, because abandoned workers hold them.
 const MEMORY_IN_USE: &str = "FXTREC_MEMORY_IN_USE";
 
 /// With less memory, a worker would read next to nothing.
@@ -73,7 +73,7 @@ pub struct Worker {
 }
 
 impl Worker {
-    /// Starts this program as `name`, which selects its role: see [`serve_as`]. It inherits nothing from this process, and leaves `in_use`
+    /// Starts this program as `name`, which selects its role: see [`serve_as`]. It inherits no files from this process, and leaves `in_use`
     /// bytes of its memory to others.
     ///
     /// # Errors
@@ -115,8 +115,8 @@ impl Worker {
     /// Sends a request, and waits for the answer.
     ///
     /// # Errors
-    /// `TimedOut` if there is none in time, `UnexpectedEof` or `BrokenPipe` if the worker has ended. After an error it must not be used
-    /// again.
+    /// `TimedOut` if there is no answer in time, `UnexpectedEof` or `BrokenPipe` if the worker has ended. After an error it must not be
+    /// used again.
     pub fn ask(
         &self,
         question: &[u8],
@@ -157,7 +157,7 @@ impl Worker {
         std::fs::read_to_string(format!("/proc/{pid}/schedstat")).ok()
     }
 
-    /// Kills it; it ends as soon as its file system lets it.
+    /// Kills it; it ends as soon as its file system permits.
     pub fn abandon(mut self) -> Abandoned {
         if let Some(process) = &mut self.process {
             // A process that has ended needs no signal.
@@ -169,7 +169,7 @@ impl Worker {
 
 impl Drop for Worker {
     fn drop(&mut self) {
-        // It is waiting for a request, so it ends at once: no process may be left as a zombie if its parent does not reap it.
+        // It is waiting for a request, so it ends at once: no process may remain a zombie if its parent does not reap it.
         let Some(mut process) = self.process.take() else { return };
         let _ = process.kill();
         if let Ok(end) = open_pidfd(process.id().cast_signed()) {
@@ -222,7 +222,7 @@ impl Workers {
         Workers { start, patience, most_lost, worker, abandoned, started: 0, lost: Duration::ZERO }
     }
 
-    /// The answer; `None` if there is none in time, or no worker.
+    /// The answer; `None` if there is no answer in time, or no worker.
     pub fn ask(&mut self, question: &[u8], descriptor: Option<BorrowedFd<'_>>) -> Option<Message> {
         self.ask_for(question, descriptor, Duration::MAX)
     }
@@ -280,7 +280,7 @@ fn timed_out(error: io::Error) -> io::Error {
 /// short.
 ///
 /// # Errors
-/// When the recorder has ended, or this is not a worker.
+/// Returns an error when the recorder has ended, or this is not a worker.
 pub fn serve_as(
     name: &std::ffi::CStr,
     memory: u64,
@@ -309,7 +309,7 @@ pub fn serve_as(
 /// Answers the requests of a recorder until it closes the socket.
 ///
 /// # Errors
-/// When the recorder has ended.
+/// Returns an error when the recorder has ended.
 pub fn serve(
     socket: &UnixStream,
     mut answer: impl FnMut(&[u8], Option<OwnedFd>) -> Message,
@@ -327,7 +327,7 @@ fn send(socket: &UnixStream, message: &[u8], descriptor: Option<BorrowedFd<'_>>)
     stream::send(socket, message, &[])
 }
 
-/// The next message; `None` at the end. If nothing arrives within the socket's timeout, `wait` decides whether to continue.
+/// The next message; `None` at the end. If no data arrives within the socket's timeout, `wait` decides whether to continue.
 fn receive(
     socket: &UnixStream,
     mut wait: impl FnMut() -> io::Result<()>,

@@ -1,4 +1,4 @@
-//! Merges the reports of many traces; memory grows with their number only by one row for each trace.
+//! Merges the reports of many traces; with each further trace, memory grows by only one row.
 //!
 //! ```text
 //!  report of a.fxt --+                threads by name: tallies that take each distribution in
@@ -51,7 +51,7 @@ impl TraceRow {
         self.switches > 0 || self.figures(Metric::Wakeup).count > 0
     }
 
-    /// The figures of all its threads together.
+    /// The combined figures of all its threads.
     pub fn figures(&self, metric: Metric) -> &Figures {
         &self.figures[metric as usize]
     }

@@ -147,14 +147,14 @@ struct LockWaits<'a> {
     pid: Option<u64>,
     process: &'a str,
     waits: Values,
-    held_by: Vec<LockParty<'a>>,
-    released_by: Vec<LockParty<'a>>,
-    waiters: Vec<LockParty<'a>>,
+    held_by: Vec<LockThread<'a>>,
+    released_by: Vec<LockThread<'a>>,
+    waiters: Vec<LockThread<'a>>,
 }
 
 /// A thread that held a lock or waited for it; `None` if unknown.
 #[derive(Serialize)]
-struct LockParty<'a> {
+struct LockThread<'a> {
     thread: Option<Who<'a>>,
     sum_ns: u64,
 }

@@ -1,8 +1,8 @@
 //! The periods in which cgroups were throttled on each CPU, and from them the part of a wait that a quota took.
 //!
 //! When a wait ends, the trace contains how long a quota held the thread back. Two facts determine when that was within the wait. A thread
-//! that leaves its CPU because the quota is used up, or is woken into a throttled cgroup, is held back from that moment on. In addition,
-//! the trace has for each CPU the periods in which a cgroup was throttled there.
+//! that leaves its CPU because the quota is used up, or is woken into a throttled cgroup, is held back from then on. In addition, the trace
+//! has for each CPU the periods in which a cgroup was throttled there.
 //!
 //! ```text
 //! period of /a on CPU 0            |=========|
@@ -54,7 +54,7 @@ impl<'a> Held<'a> {
 
 #[derive(Debug, Default)]
 struct Place {
-    /// The periods that are over, the oldest first.
+    /// The periods that have ended, the oldest first.
     over: VecDeque<Stretch>,
     open: Option<Nanos>,
 }
@@ -69,7 +69,7 @@ pub struct Periods {
 }
 
 impl Periods {
-    /// Whether there are none so far.
+    /// Whether there were none so far.
     pub fn is_empty(&self) -> bool {
         self.places.is_empty()
     }
@@ -112,7 +112,7 @@ impl Periods {
         self.open.insert(id, place);
     }
 
-    /// A period is over; `end` is the time of its end, if known. Returns the period, unless its beginning or its end is missing.
+    /// A period has ended; `end` is the time of its end, if known. Returns the period, unless its beginning or its end is missing.
     fn end(&mut self, id: (u64, u64), end: Option<Nanos>) -> Option<Stretch> {
         let place = &mut self.places[self.open.remove(&id)? as usize];
         let begin = place.open.take()?;
@@ -138,7 +138,7 @@ impl Periods {
                 (from < until).then_some((from, until))
             });
             let mut stretches: Vec<Stretch> = within.collect();
-            // The thread left its CPU at the moment when the period began; the two events may be in either order.
+            // The thread left its CPU exactly when the period began; the two events may be in either order.
             if let (true, Some(first)) = (held.at_begin, stretches.first_mut()) {
                 first.0 = begin;
             }
@@ -171,7 +171,7 @@ fn period_end(time: Nanos, args: Args<'_>) -> Option<Nanos> {
     }
 }
 
-/// Corrects stretches whose sum is nearly the duration of the wait: the last one is changed so that the sum is exact.
+/// Corrects intervals whose sum is nearly the duration of the wait: the last one is changed so that the sum is exact.
 fn exactly(stretches: &mut [Stretch], nanos: u64, end: Nanos) -> bool {
     let sum: u64 = stretches.iter().map(|(from, until)| until.0 - from.0).sum();
     let Some(last) = stretches.last_mut() else { return false };

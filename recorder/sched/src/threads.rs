@@ -1,4 +1,4 @@
-//! The caller keeps the states of threads; this is how the machine accesses them.
+//! The caller stores the states of threads; the machine accesses them through this trait.
 
 use std::collections::{BTreeMap, HashMap};
 use std::hash::{BuildHasher, Hash};
@@ -49,8 +49,8 @@ pub trait Threads {
     /// The thread; it is created if it is new.
     fn thread(&mut self, key: Self::Key) -> &mut Thread;
 
-    /// Whether the key belongs to a thread that has not been dropped. A CPU may still name a thread that no longer exists, and the place of
-    /// that thread may have been reused.
+    /// Whether the key belongs to a thread that has not been dropped. A CPU may still refer to a thread that no longer exists, whose slot
+    /// may have been reused.
     #[inline]
     fn is_kept(&self, _: Self::Key) -> bool {
         true

@@ -7,8 +7,8 @@
 //!  second look  [ a b e . | c d . . | f ] 0 0        e d f
 //! ```
 //!
-//! The room is read from back to front, as [`live`](super::live) does, so a record that a thread wrote before another is never seen after
-//! it.
+//! The space is read from back to front, as [`live`](super::live) does, so if a thread wrote one record before another, the reader never
+//! misses the first and sees the second.
 
 use std::ops::Range;
 
@@ -43,7 +43,7 @@ impl<W: SharedWords> Remote<W> {
     ///
     /// # Errors
     ///
-    /// When the header is impossible.
+    /// Returns an error when the header is impossible.
     pub fn follow(
         &self,
         cursor: &mut Cursor,
@@ -95,7 +95,7 @@ impl<W: SharedWords> Remote<W> {
     ) -> Result<Option<Vec<u64>>, RemoteError> {
         let range = self.filling(header, part_of(cursor.wrapped))?;
         let Some(seen) = &mut cursor.filling else {
-            // A filling that is just being cleared has no data yet.
+            // A filling that is being cleared has no data yet.
             if range.is_empty() {
                 return Ok(Some(Vec::new()));
             }

@@ -13,13 +13,13 @@
 //!                                           head   whole by then: now its content is read
 //! ```
 //!
-//! If the buffer were only read forwards, a record that is just being started would yield a zero, a gap, and then content that looks like a
-//! record. If the buffer were only read backwards, a record that is just being finished would yield content from before it was finished.
+//! If the buffer were read only forwards, a record that is just being started would appear as a zero, then a gap, and then content that
+//! looks like a record. If the buffer were read only backwards, a record that is just being finished would appear with content from before
+//! it was finished.
 //!
-//! **The buffer.** Before a buffer is cleared, the header marks it as without data, and before that
-//! mark is removed, the wrapped count goes up by one. So the reader checks the start of the data
-//! after the copy, and then the count: a filling with the same start, whose count is the current or
-//! the previous one, was not cleared in the meantime.
+//! **The buffer.** Before a buffer is cleared, its header marks it as empty; before that mark is removed, the wrapped count increases by
+//! one. So after the copy, the reader checks the start of the data and then the count: a filling with the same start, whose count is the
+//! current or the previous one, was not cleared in the meantime.
 //!
 //! **Writers that never pause** can fill both buffers in less time than a copy takes. So they are
 //! held after a few attempts:
@@ -34,9 +34,8 @@
 //!
 //! A writer reads `held` by an atomic addition of 0, so the reader's exchange is ordered before or
 //! after each such read: if before, the writer waits; if after, the reader sees everything that the
-//! writer did before it. At most one reuse can still be under way, since it happens under the lock,
-//! and it changes the header a few times. Only a change of the header makes an attempt fail, so one
-//! of the following attempts succeeds.
+//! writer did before it. At most one reuse can still be in progress, because it happens under the lock, and it changes the header a few
+//! times. Only a change of the header makes an attempt fail, so one of the following attempts succeeds.
 
 use super::{Copies, Remote, RemoteError, SharedWords, Tally};
 use crate::engine::config::Mode;
@@ -47,11 +46,11 @@ use crate::layout::limits::WORD_BYTES;
 
 /// The number of attempts to copy before writers are held.
 const ATTEMPTS: usize = if cfg!(loom) { 0 } else { 8 };
-/// The number of attempts after that. A reuse that is under way stores to the header five times and so makes at most five
-/// attempts fail; if more fail, the other process violates the protocol.
+/// The number of attempts after that. A reuse that is in progress stores to the header five times and so makes at most five attempts fail;
+/// if more fail, the other process violates the protocol.
 const HELD_ATTEMPTS: usize = if cfg!(loom) { 6 } else { 8 };
 
-/// Writers of the other process are held while this lives.
+/// Writers of the other process are held while this value lives.
 struct Hold<'w, W: SharedWords>(&'w W);
 
 impl<'w, W: SharedWords> Hold<'w, W> {

@@ -25,7 +25,7 @@ pub(super) enum End {
     },
 }
 
-/// Why a connection has to end.
+/// The reason why a connection has to end.
 #[derive(Debug)]
 struct Over(End);
 
@@ -53,7 +53,7 @@ impl Connection {
         Self { client, control, outbox, recording, told, alerts, registered, of_use }
     }
 
-    /// Runs the connection until it ends; nothing is recorded afterwards.
+    /// Runs the connection until it ends; afterwards nothing is recorded.
     pub(super) fn run(mut self) -> End {
         let end = loop {
             if let Err(Over(end)) = self.step() {
@@ -111,7 +111,7 @@ impl Connection {
 
     /// Registers, or sends the categories and alerts that have been added since.
     fn tell(&mut self) -> Result<(), Over> {
-        // While the manager does not read, everything stays in the inbox, which is bounded.
+        // While the manager does not read, all messages stay in the inbox, which is bounded.
         if !self.outbox.is_empty() {
             return Ok(());
         }

@@ -1,4 +1,4 @@
-//! The client: this process's side of the protocol with the manager.
+//! The client side of the protocol between this process and the manager.
 //!
 //! A separate thread, `fxt-provider`, does all communication, so that the manager
 //! cannot delay the application. Threads that record put messages for it into an
@@ -88,7 +88,7 @@ struct Progress {
 }
 
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    // No code under these locks panics half-way through a change.
+    // Code that holds these locks never panics in the middle of a change.
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
@@ -171,7 +171,7 @@ impl Client {
 
     /// Takes the wake-ups so far.
     fn woken(&self) {
-        // It does not matter if there is nothing to read.
+        // An empty FIFO is not an error here.
         let _ = self.wake.read();
     }
 

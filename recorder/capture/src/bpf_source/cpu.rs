@@ -1,7 +1,7 @@
-//! One CPU's lane: turns its records into events.
+//! The lane of one CPU: turns its records into events.
 //!
-//! The records of a lane are already sorted: a program reads the clock while it holds the lane. So records stay raw, in a third of an
-//! event's memory, until the merge with all other CPUs reaches them. Only then each becomes an event.
+//! The records of a lane are already sorted: a program reads the clock while it holds the lane. So records stay in their raw form, which
+//! takes a third of an event's memory, until the merge with all other CPUs reaches them. Only then each becomes an event.
 
 use crate::event::{
     Call, Comm, Event, Futex, Kept, KernelLock, Kind, Loss, LostOthers, SliceFacts, Switch, Taken,
@@ -78,7 +78,7 @@ pub(super) struct States {
 }
 
 impl States {
-    /// Decodes by the tracepoint's table; `None` if it numbers the states in an unknown way.
+    /// Decodes by the tracepoint's table; `None` if the tracepoint encodes the states in an unknown way.
     pub(super) fn new(table: &StateTable) -> Option<States> {
         let others = std::array::from_fn(|bit| table.decode(1_i64.rotate_left(bit as u32)));
         let known = LETTERS.map(|letter| PrevState { letter, preempted: false });
@@ -107,7 +107,7 @@ impl States {
     }
 }
 
-/// One CPU's lane, and the records that were taken from it.
+/// The lane of one CPU, and the records that were read from it.
 #[derive(Debug)]
 pub(super) struct CpuLane {
     /// The number of its decoder.
@@ -122,7 +122,7 @@ pub(super) struct CpuLane {
     at_rest: bool,
     /// The queue for events that no record reports.
     queue: MergeLane,
-    /// Nested events, those in the middle of another event, that were already reported as lost.
+    /// Nested events (events in the middle of another event) that were already reported as lost.
     told_nested: u64,
     away: Away,
     /// Whether this is the CPU's lane of system calls, which exists in addition to that of switches.
@@ -216,7 +216,7 @@ impl CpuLane {
         !self.of_calls
     }
 
-    /// Lets the programs write.
+    /// Permits the programs to write.
     pub(super) fn open(&self) {
         self.lane.open();
     }
@@ -226,10 +226,10 @@ impl CpuLane {
         self.lane.close()
     }
 
-    /// Takes what the lane holds, up to the room that is left here.
+    /// Reads the records in the lane, up to the space that is left here.
     pub(super) fn look(&mut self) -> Look {
         let before = self.held.records.len();
-        // Must come first: everything that is written after this read has a later time.
+        // This read must come first: everything that is written after it has a later time.
         self.at_rest = self.lane.is_quiescent();
         self.drained = self.held.add(|room, records| self.lane.take(room, records));
         Look { brought: self.held.records.len() - before, drained: self.drained }
@@ -256,7 +256,7 @@ impl CpuLane {
         }
     }
 
-    /// Reports events that no program could write, because they occurred in the middle of another event, and `also` further lost ones.
+    /// Reports `also` lost events, plus the events that no program could write because they occurred in the middle of another event.
     pub(super) fn report_losses(&mut self, merger: &mut Merger, also: u64) {
         let nested = self.lane.counts().nested;
         let new = nested.saturating_sub(std::mem::replace(&mut self.told_nested, nested));
@@ -353,7 +353,7 @@ impl Backlog for CpuLane {
 }
 
 impl Held {
-    /// Lets `read` add as many records as there is room for, and returns its result.
+    /// Lets `read` add as many records as there is space for, and returns its result.
     fn add(&mut self, read: impl FnOnce(usize, &mut VecDeque<RawRecord>) -> bool) -> bool {
         let before = self.records.len();
         let all = read(QUEUE_EVENTS.saturating_sub(before), &mut self.records);
@@ -371,7 +371,7 @@ impl Held {
         told.fold(0, u64::saturating_add)
     }
 
-    /// Time of the first record that has a time. The records before it refer to it, so they are passed on with it; it might not have
+    /// Time of the first record that has a time. The records before it refer to it, so they are passed on together; it might not have
     /// arrived yet, unless there is no space for it.
     #[inline]
     fn first(&self) -> Option<Nanos> {
@@ -405,14 +405,14 @@ impl Held {
     }
 }
 
-/// Time of the events that the record becomes, after a move at `moved`; `None` if it is about a later record.
+/// The time of the events that the record becomes, after a move at `moved`; `None` if the record describes a later record.
 #[inline]
 fn time_of(record: &RawRecord, moved: Nanos) -> Option<Nanos> {
     // A queue's report about a thread that was moved to it has the time of that move.
     Record::time(record).or_else(|| Record::begins_wait(record).then_some(moved))
 }
 
-/// The event that reports `count` records for which the lane had no room.
+/// The event that reports `count` records for which the lane had no space.
 fn lost(count: u64, of_calls: bool) -> Kind {
     match of_calls {
         false => Kind::Lost(Loss::exactly(count)),
@@ -427,7 +427,7 @@ impl LaneDecoder {
         self.decoder.calls.is_some()
     }
 
-    /// For a lane of system calls, `calls` are their events.
+    /// For a lane of system calls, `calls` contains their events.
     pub(super) fn new(
         states: States,
         cpu: Cpu,

@@ -40,7 +40,7 @@ const QUIET: Duration = Duration::from_millis(80);
 /// How long samples are processed while another thread waits for that: at the end, and before functions are named.
 const AT_ONCE: Duration = Duration::from_secs(5);
 
-/// Maximum number of programs that are known at the same time. If there are more, all known ones are named, and those without a recent
+/// Maximum number of programs that are known at the same time. If there are more, all known addresses get names, and those without a recent
 /// stack are forgotten.
 pub(super) const MOST_PROGRAMS: usize = 8192;
 
@@ -115,7 +115,7 @@ pub(super) enum Told {
         flags: u32,
         frames: Vec<u64>,
     },
-    /// What a thread waited for in a wait that has a stack.
+    /// The object that a thread waited for in a wait that has a stack.
     Waited {
         tid: Tid,
         since: Nanos,
@@ -128,7 +128,7 @@ pub(super) enum Told {
         address: u64,
         name: Arc<str>,
     },
-    /// The program had no stack for a long time. If it has one again, it counts as another program.
+    /// The program had no stack for a long time. If the program has a stack again, it counts as another program.
     Over {
         program: usize,
     },
@@ -152,7 +152,7 @@ impl Told {
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Placed {
     pub(super) mapping: Mapping,
-    /// Where its file is kept.
+    /// Where the data of the file is stored.
     pub(super) image: Option<usize>,
     /// Whether the program's unwinder has its tables.
     has_tables: bool,
@@ -192,8 +192,8 @@ impl Program {
         self.places.at(frame).map(|placed| &placed.mapping)
     }
 
-    /// How many frames precede the first one that is not code. After a function without a frame pointer, the content of any register is
-    /// taken for the address of a frame, and the memory there for an address in the code.
+    /// The number of frames before the first one that is not code. After a function without a frame pointer, the walk takes the content of
+    /// any register for the address of a frame, and the memory there for a code address.
     fn whole(&self, frames: &[u64]) -> usize {
         let is_code = |frame: u64| self.mapping(frame).is_some() || self.finds(frame);
         let end = frames.iter().position(|&frame| !is_code(frame));
@@ -237,7 +237,7 @@ pub(super) struct Collector {
     to: Sender<Told>,
     /// A request for everything that exists at this time.
     asked: Receiver<()>,
-    /// Whether functions are named during the recording, since a file of it may end at any time.
+    /// Whether functions are named during the recording, because a file of it may end at any time.
     in_parts: bool,
     /// How long functions are looked up when a file ends; `None` if they are not looked up.
     pub(super) symbols: Option<Duration>,
@@ -425,7 +425,7 @@ impl Collector {
         }
     }
 
-    /// Handles what is available, as long as `go_on` returns true for the current time. Returns whether there was anything.
+    /// Handles all available data, as long as `go_on` returns true for the current time. Returns whether there was anything.
     fn look(&mut self, go_on: impl Fn(Instant) -> bool) -> bool {
         let found = self.fetch();
         while let Some(sample) = self.samples.pop_front() {
@@ -506,7 +506,7 @@ impl Collector {
         if kernel.len() >= KERNEL_FRAMES {
             problems |= problem::KERNEL_TOO_DEEP;
         }
-        // The kernel is kept: its symbols are read at the end, which takes a while.
+        // Data about the kernel is kept: its symbols are read at the end, which takes a while.
         for (at, &frame) in kernel.iter().enumerate() {
             self.frames.note((KERNEL, frame, at > 0));
         }
@@ -679,7 +679,7 @@ impl Collector {
             program.wake(&self.images);
         }
         if !std::mem::replace(&mut program.told, true) {
-            // Names of functions need the process, even if nothing explains a frame.
+            // Names of functions need the process, even if no data explains a frame.
             let (modules, mappings) = (Vec::new(), Vec::new());
             let Sample { tid, until, .. } = *sample;
             self.tell(Told::Code { program: number, tid, until, modules, mappings });
@@ -846,7 +846,7 @@ impl Collector {
     }
 }
 
-/// The kernel's own process id: that of the idle task.
+/// The process id of the kernel: that of the idle task.
 const KERNEL_PROCESS: u32 = 0;
 
 /// The number of a new module of a process: a program that it executes later has different numbers. `None` when there are no more.

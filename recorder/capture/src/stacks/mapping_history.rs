@@ -44,14 +44,14 @@ fn units_of(mappings: &[ExecutableMapping]) -> usize {
     mappings.iter().map(|mapping| 1 + mapping.bytes() / UNIT).sum()
 }
 
-/// Maximum number of mappings of one process. A just-in-time compiler may create new ones all the time.
+/// Maximum number of mappings of one process. A just-in-time compiler may create mappings all the time.
 const MOST_OF_ONE: usize = 4096;
 
 /// The code of a process from one execve(2) to the next, or since the process began.
 #[derive(Clone, Debug)]
 pub(super) struct AddressSpace {
     since: Nanos,
-    /// The memory that the sample came from; other memory has other code.
+    /// The memory that the sample came from; other memory contains other code.
     space: Option<u64>,
     /// A child shares its parent's until either changes.
     mappings: Arc<Vec<ExecutableMapping>>,
@@ -125,7 +125,7 @@ impl MappingHistory {
         self.changes.as_mut().map(std::mem::take).unwrap_or_default()
     }
 
-    /// Processes a record; only those of mappings, forks, execve(2) and exits matter.
+    /// Processes a record; only those of mappings, forks, execve(2) and exits are relevant.
     pub(super) fn note(&mut self, record: RawRecord<'_>) {
         if record.kind == b::PERF_RECORD_MMAP2 {
             self.waiting.extend(mapped(Cursor::new(record.body)));
@@ -136,7 +136,7 @@ impl MappingHistory {
         };
         let (pid, what) = match kind {
             Kind::Lost(loss) => {
-                // Whether these processes still run the same code is no longer known.
+                // It is no longer known whether these processes still run the same code.
                 self.lose(loss.events.unwrap_or(1).max(1));
                 return;
             }
@@ -395,7 +395,7 @@ mod tests {
         Some(life.mappings.iter().map(name).collect())
     }
 
-    fn nobody(pid: Pid) -> Vec<ExecutableMapping> {
+    fn no_mappings(pid: Pid) -> Vec<ExecutableMapping> {
         panic!("{pid:?} is not to be looked into")
     }
 
@@ -409,7 +409,7 @@ mod tests {
         map(&mut lives, 60, 5, (0x1000, 0x1000), "/second");
         exec(&mut lives, 10, 5);
         map(&mut lives, 20, 5, (0x1000, 0x1000), "/first");
-        lives.settle(Nanos(70), nobody);
+        lives.settle(Nanos(70), no_mappings);
         assert_eq!(paths(&lives, 5, 9), None);
         let first = vec!["/first".to_owned(), "/late.so".to_owned()];
         assert_eq!(paths(&lives, 5, 49).as_ref(), Some(&first));
@@ -421,7 +421,7 @@ mod tests {
         assert_eq!((mapping.flags, &mapping.file), (0b101, &Some(("fd:01".to_owned(), 6))));
         // Mappings that a child loads belong to the child only.
         map(&mut lives, 80, 6, (0x5000, 0x1000), "/own.so");
-        lives.settle(Nanos(90), nobody);
+        lives.settle(Nanos(90), no_mappings);
         assert_eq!(paths(&lives, 6, 85).map(|paths| paths.len()), Some(3));
         assert_eq!(paths(&lives, 5, 49).map(|paths| paths.len()), Some(2));
     }
@@ -431,13 +431,13 @@ mod tests {
         let mut lives = MappingHistory::default();
         exec(&mut lives, 10, 5);
         map(&mut lives, 20, 5, (0x1000, 0x1000), "/first");
-        lives.settle(Nanos(30), nobody);
+        lives.settle(Nanos(30), no_mappings);
         assert!(lives.of_sample(Pid(5), Nanos(9), 1).is_none());
         assert!(lives.of_sample(Pid(5), Nanos(25), 1).is_some());
         assert!(lives.of_sample(Pid(5), Nanos(40), 2).is_none(), "nobody told of execve(2)");
         assert!(lives.of_sample(Pid(5), Nanos(45), 1).is_some(), "an earlier sample, read later");
         exec(&mut lives, 50, 5);
-        lives.settle(Nanos(60), nobody);
+        lives.settle(Nanos(60), no_mappings);
         assert!(lives.of_sample(Pid(5), Nanos(55), 3).is_some());
     }
 
@@ -445,9 +445,9 @@ mod tests {
     fn a_record_waits_for_earlier_ones_of_other_cpus() {
         let mut lives = MappingHistory::default();
         map(&mut lives, 30, 5, (0x1000, 0x1000), "/program");
-        lives.settle(Nanos(25), nobody);
+        lives.settle(Nanos(25), no_mappings);
         exec(&mut lives, 20, 5);
-        lives.settle(Nanos(40), nobody);
+        lives.settle(Nanos(40), no_mappings);
         assert_eq!(paths(&lives, 5, 40), Some(vec!["/program".to_owned()]));
     }
 
@@ -477,7 +477,7 @@ mod tests {
         // A parent that has executed another program no longer has the mappings that its child inherited.
         fork(&mut lives, 40, 9, 8);
         exec(&mut lives, 50, 8);
-        lives.settle(Nanos(60), nobody);
+        lives.settle(Nanos(60), no_mappings);
         assert_eq!((paths(&lives, 9, 45), paths(&lives, 8, 55)), (None, Some(Vec::new())));
     }
 
@@ -488,7 +488,7 @@ mod tests {
         map(&mut lives, 20, 5, (0x10000, 0x10000), "/old");
         map(&mut lives, 30, 5, (0x14000, 0x1000), "/new");
         map(&mut lives, 40, 5, (0x1f000, 0x4000), "/end");
-        lives.settle(Nanos(50), nobody);
+        lives.settle(Nanos(50), no_mappings);
         let life = lives.at(Pid(5), Nanos(50)).expect("a life");
         let mut found: Vec<(u64, u64, u64, &str)> = life
             .mappings()
@@ -512,12 +512,12 @@ mod tests {
         exec(&mut lives, 2 * MS, 5);
         exit(&mut lives, 3 * MS, 5, 7);
         exec(&mut lives, MS, 6);
-        lives.settle(Nanos(4 * MS), nobody);
+        lives.settle(Nanos(4 * MS), no_mappings);
         assert!(paths(&lives, 5, MS).is_some(), "not yet");
-        lives.settle(Nanos(MEMORY + 4 * MS), nobody);
+        lives.settle(Nanos(MEMORY + 4 * MS), no_mappings);
         assert!(paths(&lives, 5, MS).is_none() && paths(&lives, 5, 3 * MS).is_some());
         exit(&mut lives, MEMORY + 5 * MS, 5, 5);
-        lives.settle(Nanos(2 * MEMORY + 6 * MS), nobody);
+        lives.settle(Nanos(2 * MEMORY + 6 * MS), no_mappings);
         assert!(paths(&lives, 5, 3 * MS).is_none() && paths(&lives, 6, 2 * MS).is_some());
         assert!(lives.over.is_empty(), "{:?}", lives.over);
         let lost = body(&[0, 0, 3, 0], &[], 9);
@@ -532,12 +532,12 @@ mod tests {
         for at in 0..=MOST_OF_ONE as u64 {
             map(&mut lives, 2 + at, 5, (0x1000 + at * 0x2000, 0x1000), "//anon");
         }
-        lives.settle(Nanos(u64::from(u32::MAX)), nobody);
+        lives.settle(Nanos(u64::from(u32::MAX)), no_mappings);
         assert_eq!(paths(&lives, 5, 1 << 20), None, "it can be asked as long as it lives");
         for pid in 0..70_000 {
             exec(&mut lives, 1 << 20, 100 + pid);
         }
-        lives.settle(Nanos(1 << 20), nobody);
+        lives.settle(Nanos(1 << 20), no_mappings);
         assert!(lives.of.len() <= MOST, "{}", lives.of.len());
     }
 

@@ -6,7 +6,7 @@
 //!   capture thread          events ... events ... events ...     records, once the events are as late as the sample
 //! ```
 //!
-//! In recordings with several files, functions are named as they are met, since a file may have to be completed at any time.
+//! In recordings with several files, functions are named when they first occur, because a file may have to be completed at any time.
 //!
 //! Looking up processes may block, so a separate thread does it. The capture thread only takes results that are ready, once per round.
 //! Another process (`fxtrec-files`) reads files; it is abandoned if a file never answers: see [`files`].
@@ -199,7 +199,7 @@ impl Stacks {
     /// file ends, within the time limit in `symbols`.
     ///
     /// # Errors
-    /// When a thread or an eventfd cannot be created.
+    /// Returns an error when a thread or an eventfd cannot be created.
     pub fn start(
         source: StackSource,
         wanted: Wanted,
@@ -244,14 +244,14 @@ impl Stacks {
     /// Writes the known data about waits that ended until `ended`, up to `room` bytes. Returns whether that was enough.
     ///
     /// # Errors
-    /// [`Closed`] when the trace accepts no more records.
+    /// Returns [`Closed`] when the trace accepts no more records.
     pub fn round<L: Lanes>(
         &mut self,
         encoder: &mut Encoder<L>,
         ended: Nanos,
         mut room: u64,
     ) -> Result<bool, Closed> {
-        // The answer does not wait for data that is too early to be written.
+        // The function does not wait for data that is too early to be written.
         while self.looks_ahead {
             match self.told.try_recv() {
                 Ok(Told::Settled(_)) | Err(TryRecvError::Disconnected) => self.looks_ahead = false,
@@ -284,7 +284,7 @@ impl Stacks {
         mut room: u64,
     ) -> Result<(), Closed> {
         let mut early = std::mem::take(&mut self.early);
-        // Without a thread, everything has been sent.
+        // Without a thread, all data has been sent.
         let asked = self.ask();
         while let Some(told) = early.pop_front().or_else(|| asked.then(|| self.told.recv().ok())?) {
             match told {
@@ -338,7 +338,7 @@ impl Stacks {
     /// [`Stacks::is_looking_ahead`] or there is no `room` for it. Returns the records for the end of the file.
     ///
     /// # Errors
-    /// [`Closed`] when the trace accepts no more records.
+    /// Returns [`Closed`] when the trace accepts no more records.
     pub fn end_piece<L: Lanes>(
         &mut self,
         encoder: &mut Encoder<L>,
@@ -359,10 +359,11 @@ impl Stacks {
         self.records.forget_before(self.known_since(since));
     }
 
-    /// Everything that explains the kept stacks, to be written after them: modules, names, counts of stacks, and all of it for Perfetto.
+    /// Everything that explains the kept stacks, to be written after them: modules, names, counts of stacks, and the same data for
+    /// Perfetto.
     ///
     /// # Errors
-    /// [`Closed`] when the trace accepts no more records.
+    /// Returns [`Closed`] when the trace accepts no more records.
     pub fn explain<L: Lanes>(
         &mut self,
         encoder: &mut Encoder<L>,
@@ -383,7 +384,7 @@ impl Stacks {
     /// last file.
     ///
     /// # Errors
-    /// [`Closed`] when the trace accepts no more records.
+    /// Returns [`Closed`] when the trace accepts no more records.
     pub fn finish<L: Lanes>(
         &mut self,
         encoder: &mut Encoder<L>,
@@ -413,7 +414,7 @@ impl Stacks {
     }
 }
 
-/// Takes a message out of `room`; returns false if it is too large. In the trace, a stack takes its frames and a few words, and the same
+/// Subtracts a message from `room`; returns false if it is too large. In the trace, a stack takes its frames and a few words, and the same
 /// again at the end of the file.
 fn takes(room: &mut u64, told: &Told) -> bool {
     const WORDS: usize = 8;

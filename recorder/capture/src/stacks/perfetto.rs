@@ -93,7 +93,7 @@ struct Stack {
 pub struct Sample {
     pub kind: Kind,
     pub time: Nanos,
-    /// The lower halves of their koids; Perfetto's importer keeps no more.
+    /// The lower halves of their koids; Perfetto's importer keeps only those.
     pub process: u32,
     pub thread: u32,
     /// In nanoseconds.
@@ -330,7 +330,7 @@ pub struct Sequence {
     /// By path and beginning: two programs may have the same file at different addresses.
     mappings: FxHashMap<(String, u64), u64>,
     frames: FxHashMap<(u64, u64, u64), u64>,
-    /// By their frames, if the caller has no numbers for them.
+    /// Samples by their frames, if the caller has no numbers for them.
     stacks: FxHashMap<Box<[u64]>, u64>,
 }
 

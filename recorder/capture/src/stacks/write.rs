@@ -98,7 +98,7 @@ pub(super) struct Records {
     unnamed: u64,
 }
 
-/// How much of an explanation is kept or left out at once, in bytes.
+/// The size, in bytes, of the parts of an explanation that are kept or left out as a whole.
 const PART_BYTES: usize = 16 * 1024;
 
 /// Divides records into parts.
@@ -210,7 +210,7 @@ impl Records {
                     // An interrupt of an idle CPU wakes a thread.
                     _ if *tid == Tid(0) => (KERNEL_PROCESS, KERNEL_PROCESS),
                     Owner::Recorded { process, thread } => (process, thread),
-                    // It is left out, like its switches.
+                    // The stack is left out, like the thread's switches.
                     Owner::Unwanted => return Ok(()),
                     Owner::Unknown => {
                         self.counts.unknown_threads += 1;

@@ -93,7 +93,7 @@ struct Memory {
     told: usize,
 }
 
-/// The module of an address and its offset there, if it has one, after this many mappings.
+/// The module of an address and the offset in it, if it has one, after this number of mappings.
 type Found = (usize, Option<(u16, FileOffset)>);
 
 /// The information about code in a trace.

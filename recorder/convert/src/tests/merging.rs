@@ -120,7 +120,7 @@ fn an_offset_is_better_than_the_wall_clock_and_no_time_is_below_zero() {
         merged(&[(one.clone(), None), (two.clone(), Some(50))], false).expect("merged"),
         expected(&[(100, 1, "one", 0), (200, 2, "two", 1), (300, 1, "one", 0)])
     );
-    // 250 on a clock that is 1000 ahead is 750 before the other's zero.
+    // 250 on a clock that is 1000 ahead is 750 before the zero of the other clock.
     assert_eq!(
         merged(&[(one, None), (two, Some(1_000))], false).expect("merged"),
         expected(&[(0, 2, "two", 1), (850, 1, "one", 0), (1_050, 1, "one", 0)])
@@ -130,7 +130,7 @@ fn an_offset_is_better_than_the_wall_clock_and_no_time_is_below_zero() {
 #[test]
 fn an_offset_corrects_the_wall_clocks_where_both_are_known() {
     let one = recording("one", Some(10_000), &[100, 300]);
-    // By the wall clocks, 1200 is 200 there; its wall clock was 40 ahead.
+    // By the wall clocks, 1200 is 200 in the first recording; the wall clock of the second was 40 ahead.
     let two = recording("two", Some(9_000), &[1_200]);
     let sources = |offset| [(one.clone(), None), (two.clone(), Some(offset))];
     let times = |offset, same_machine| {

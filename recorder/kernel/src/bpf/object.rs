@@ -8,11 +8,10 @@
 //! `aya-obj` reads the object and relocates it. The neighbouring modules create and share the maps, so an object only names them. The
 //! remaining steps are done here:
 //!
-//! - A choice is a variable that a program only reads. The load becomes the constant, so the kernel's verifier removes code that is
-//!   disabled, and nothing is loaded from memory when the program runs.
+//! - A choice is a variable that a program only reads. The load becomes a constant, so the kernel's verifier removes disabled code, and the
+//!   program loads nothing from memory for it at run time.
 //! - A map that is memory becomes the address of its value.
-//! - Functions and variables of the kernel that have no fixed number are marked by numbers that have no other meaning
-//!   ([`Extern`]).
+//! - Functions and variables of the kernel that have no fixed number are marked by numbers without another meaning ([`Extern`]).
 
 use std::collections::{HashMap, HashSet};
 use std::ffi::CString;
@@ -24,7 +23,7 @@ use super::programs::Program;
 use super::sys::{Insn, On};
 use super::types::{TypeId, Types};
 
-/// Why a compiled program cannot be used.
+/// The reason why a compiled program cannot be used.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum ObjectError {
@@ -63,7 +62,7 @@ macro_rules! compiled {
             name: $name,
             #[cfg(target_arch = "x86_64")]
             bytes: &Aligned(*include_bytes!(concat!("../../bpf/objects/x86_64/", $name, ".o"))),
-            // On other machines, the registers of programs at that place are unknown, and stores would need explicit ordering.
+            // On other machines, the registers of programs at that point are unknown, and stores would need explicit ordering.
             #[cfg(not(target_arch = "x86_64"))]
             bytes: &Aligned(*include_bytes!(concat!("../../bpf/objects/aarch64/", $name, ".o"))),
         }
@@ -132,7 +131,7 @@ impl Object {
     /// Reads the object, and puts the places of fields into it.
     ///
     /// # Errors
-    /// [`ObjectError`].
+    /// Returns [`ObjectError`].
     pub fn new(compiled: &Compiled, types: &Types) -> Result<Object, ObjectError> {
         let mut object = Object::without_fields(compiled)?;
         let relocated = object.inner.relocate_btf(&types.btf);
@@ -143,7 +142,7 @@ impl Object {
     /// Reads an object that uses no fields of the kernel.
     ///
     /// # Errors
-    /// [`ObjectError::Parse`].
+    /// Returns [`ObjectError::Parse`].
     pub fn without_fields(compiled: &Compiled) -> Result<Object, ObjectError> {
         let name = compiled.name;
         let inner = aya_obj::Object::parse(&compiled.bytes.0);
@@ -151,7 +150,7 @@ impl Object {
         Ok(Object { name, inner })
     }
 
-    /// The numbers that its functions return (they do nothing else), without those for which this kernel has no number.
+    /// The numbers that its functions return (the functions do nothing else), without those for which this kernel has no number.
     pub fn numbers(&self) -> HashMap<String, i32> {
         let number = |(name, program): (&String, &aya_obj::Program)| {
             let function = self.inner.functions.get(&program.function_key())?;
@@ -165,7 +164,7 @@ impl Object {
     /// uses them.
     ///
     /// # Errors
-    /// [`ObjectError`], if the object has no such parameter, or has a map that is not given.
+    /// Returns [`ObjectError`], if the object has no such parameter, or has a map that is not given.
     pub fn with(
         &self,
         choices: &[Choice],
@@ -297,7 +296,7 @@ impl Programs {
     /// The program with this name, for a tracepoint.
     ///
     /// # Errors
-    /// [`ObjectError::Missing`].
+    /// Returns [`ObjectError::Missing`].
     pub fn on(&self, name: &'static str, tracepoint: u32) -> Result<Program, ObjectError> {
         self.get(name, On::Tracepoint(tracepoint))
     }
@@ -305,7 +304,7 @@ impl Programs {
     /// The program with this name, and its attach point.
     ///
     /// # Errors
-    /// [`ObjectError::Missing`].
+    /// Returns [`ObjectError::Missing`].
     pub fn get(&self, name: &'static str, on: On) -> Result<Program, ObjectError> {
         let insns = self.programs.get(name).cloned();
         let insns = insns.ok_or_else(|| ObjectError::Missing {
@@ -617,7 +616,7 @@ mod tests {
             ("buckets", at(offset_of!(Counted, buckets))),
         ];
         assert_places(&COUNTS, "histogram", size_of::<Counted>(), &of_histogram);
-        use probes::{Hit, RawValue, Way};
+        use probes::{FetchPlan, Hit, RawValue};
         let of_hit = [
             ("common", at(offset_of!(Hit, common))),
             ("tid", at(offset_of!(Hit, tid))),
@@ -626,11 +625,11 @@ mod tests {
         ];
         assert_places(&PROBES, "hit", size_of::<Hit>(), &of_hit);
         let of_way = [
-            ("count", at(offset_of!(Way, count))),
-            ("user_stack", at(offset_of!(Way, user_stack))),
-            ("values", at(offset_of!(Way, values))),
+            ("count", at(offset_of!(FetchPlan, count))),
+            ("user_stack", at(offset_of!(FetchPlan, user_stack))),
+            ("values", at(offset_of!(FetchPlan, values))),
         ];
-        assert_places(&PROBES, "way", size_of::<Way>(), &of_way);
+        assert_places(&PROBES, "way", size_of::<FetchPlan>(), &of_way);
         let of_value = [
             ("is_register", at(offset_of!(RawValue, is_register))),
             ("what", at(offset_of!(RawValue, what))),

@@ -37,7 +37,7 @@ use crate::cgroups::Hierarchy;
 pub struct Setting<'a> {
     pub types: &'a Types,
     /// The facts that they report, and which of them the running kernel provides.
-    pub way: Way,
+    pub way: ReportOptions,
     /// The layout of lanes.
     pub shape: LaneShape,
     /// The map of lanes, by CPU.
@@ -64,7 +64,7 @@ pub struct Setting<'a> {
 
 /// The facts that the programs on events report in addition to the event, and how they determine whether an interrupt runs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Way {
+pub struct ReportOptions {
     pub interrupts: InterruptCount,
     pub steal: bool,
     pub throttles: bool,
@@ -136,7 +136,7 @@ impl Loaded {
     /// Loads it. It does not run yet.
     ///
     /// # Errors
-    /// [`BpfError::Load`].
+    /// Returns [`BpfError::Load`].
     pub(super) fn new(sys: &dyn BpfSys, program: &Program) -> Result<Loaded, BpfError> {
         let name = program.name;
         match sys::load(sys, &program.spec()) {
@@ -148,7 +148,7 @@ impl Loaded {
     /// Runs it on its tracepoint until the descriptor is closed.
     ///
     /// # Errors
-    /// [`BpfError::Attach`].
+    /// Returns [`BpfError::Attach`].
     pub(super) fn attach(&self, sys: &dyn BpfSys) -> Result<OwnedFd, BpfError> {
         let failed = |error| BpfError::Attach { name: self.name, error };
         sys.attach(self.fd()).map_err(failed)
@@ -269,7 +269,7 @@ pub const ON_EVENTS: [(&str, &str); 5] = [
 /// which name the running thread.
 ///
 /// # Errors
-/// [`ObjectError::Missing`].
+/// Returns [`ObjectError::Missing`].
 pub fn all(
     objects: &Objects,
     setting: &Setting<'_>,
@@ -324,7 +324,7 @@ fn of_scope_alone<'a>(
 /// The program that adds the children of a set's threads to the set.
 ///
 /// # Errors
-/// [`ObjectError::Missing`].
+/// Returns [`ObjectError::Missing`].
 pub(super) fn newtask(
     scope: &Object,
     types: &Types,

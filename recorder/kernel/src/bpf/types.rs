@@ -94,7 +94,7 @@ impl Types {
     /// Reads the types of the running kernel.
     ///
     /// # Errors
-    /// [`BpfError::NoBtf`], [`BpfError::Object`].
+    /// Returns [`BpfError::NoBtf`], [`BpfError::Object`].
     pub fn read(files: &dyn Sys) -> Result<Types, BpfError> {
         let bytes = files.read(Path::new(BTF_PATH)).map_err(|error| BpfError::NoBtf { error })?;
         Ok(Types::parse(&bytes)?)
@@ -103,7 +103,7 @@ impl Types {
     /// Reads the content of [`BTF_PATH`].
     ///
     /// # Errors
-    /// [`ObjectError`].
+    /// Returns [`ObjectError`].
     pub fn parse(bytes: &[u8]) -> Result<Types, ObjectError> {
         // Their byte order is that of this machine.
         let btf = Btf::parse(bytes, Default::default()).map_err(ObjectError::Types)?;
@@ -116,7 +116,7 @@ impl Types {
     /// The tracepoint of this name.
     ///
     /// # Errors
-    /// [`ObjectError::NoTracepoint`].
+    /// Returns [`ObjectError::NoTracepoint`].
     pub fn tracepoint(&self, name: &str) -> Result<TypeId, ObjectError> {
         let id = self.names.ids.get(&[TRACEPOINT, name.as_bytes()].concat());
         id.copied().ok_or_else(|| ObjectError::NoTracepoint { name: name.to_owned() })

@@ -9,7 +9,7 @@
 //!                                     said: | facts |   bytes: | a thread's name | ...
 //! ```
 //!
-//! A few batches circulate. A batch is handed over when it is full, or when the reader has to wait for more of the trace. The analysis sees
+//! A few batches circulate. A batch is handed over when it is full, or when the reader has to wait for more of the trace. The analysis gets
 //! the same records in the same order as in a pass with one thread, so the results are the same. From a damaged record on, one thread does
 //! both, because the reader's state for such a record cannot be handed over.
 
@@ -66,7 +66,7 @@ enum Kind {
     ThrottledWakeup,
     /// The next record in the bytes.
     Record,
-    /// The bits in `other` show the content of the trace, in addition to earlier ones.
+    /// The bits in `other` describe the content of the trace, in addition to earlier bits.
     Told,
 }
 
@@ -97,7 +97,7 @@ pub(super) enum Fate {
     End,
     /// At the end of the selected part of the trace.
     Over,
-    /// At a damaged record; one thread has to continue.
+    /// At a damaged record; from here one thread has to continue.
     Damage,
 }
 

@@ -85,7 +85,7 @@ impl<O: Observer> Analysis<O> {
             }
             Record::ProviderInfo(info) => {
                 if info.name == FXTREC {
-                    (self.roster.by_fxtrec, self.own) = (true, Some(info.id));
+                    (self.thread_figures.by_fxtrec, self.own) = (true, Some(info.id));
                     self.recorders.introduce(info.id);
                 }
                 self.dropping.introduce(info.id, info.name);
@@ -105,7 +105,7 @@ impl<O: Observer> Analysis<O> {
             return false;
         }
         let (mut out, mut inn) = (self.side(switch.outgoing), self.side(switch.incoming));
-        if !self.roster.by_fxtrec {
+        if !self.thread_figures.by_fxtrec {
             let (out_weight, in_weight) = weights(switch.args);
             out.idle |= out_weight == Some(IDLE_WEIGHT);
             inn.idle |= in_weight == Some(IDLE_WEIGHT);
@@ -143,7 +143,7 @@ impl<O: Observer> Analysis<O> {
         let out = side(switch.outgoing.thread, switch.outgoing_priority);
         let inn = side(switch.incoming.thread, switch.incoming_priority);
         for thread in [switch.outgoing, switch.incoming] {
-            self.roster.belongs(thread.thread.0, thread.process.0);
+            self.thread_figures.belongs(thread.thread.0, thread.process.0);
         }
         self.switch(switch.cpu, out, inn, switch.outgoing_state, None);
         true
@@ -170,12 +170,12 @@ impl<O: Observer> Analysis<O> {
             ObjectType::Process => {
                 let told = |name| object.args.str(name);
                 let name = (object.name, told("cgroup"), told("host"));
-                self.roster.name_process(object.koid.0, name, is_told);
+                self.thread_figures.name_process(object.koid.0, name, is_told);
             }
             ObjectType::Thread => {
                 let process = object.process().map(|process| process.0);
-                self.roster.name_thread(object.koid.0, (object.name, process), is_told);
-                self.roster.choose(object.koid.0, &self.selection.threads);
+                self.thread_figures.name_thread(object.koid.0, (object.name, process), is_told);
+                self.thread_figures.choose(object.koid.0, &self.selection.threads);
                 if !is_told {
                     self.family.is_named(object.name, process);
                 }
@@ -222,7 +222,7 @@ impl<O: Observer> Analysis<O> {
             waited::EVENT => {
                 if let Some(waited) = WaitedFor::of(event) {
                     let (koid, begin) = (event.thread.thread.0, event.time.0);
-                    self.roster.waited_for(koid, begin, || waited.to_string());
+                    self.thread_figures.waited_for(koid, begin, || waited.to_string());
                 }
             }
             "cpu_offline" => return self.cpu_offline(event),

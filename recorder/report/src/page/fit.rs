@@ -33,7 +33,7 @@ const STACKS_ENTRY: usize = 1_500;
 /// The highest block number.
 const HIGHEST: usize = 99_999_999;
 
-/// Maximum number of halvings; after that many, nothing is left.
+/// Maximum number of halvings; after that, nothing is left.
 const MOST_ROUNDS: u32 = 80;
 
 /// If the spans of the coarsest level take too much space, spans that are closer than a width are merged. This limits the width, in bins of
@@ -95,7 +95,7 @@ impl Parts<'_> {
     ///
     /// # Errors
     ///
-    /// When a block cannot be packed.
+    /// Returns an error when a block cannot be packed.
     pub(super) fn fit(mut self, mut room: Room, report: &Report) -> io::Result<Fitted> {
         let (coarsest, mut alike) = self.coarsest(Room(u64::MAX))?;
         let mut levels = vec![vec![coarsest]];

@@ -15,7 +15,7 @@ use super::threads::ThreadIndex;
 use super::tile::head;
 use crate::analysis::DEFAULT_WORST;
 use crate::model::ProviderLosses;
-use crate::{Distribution, Incident, Metric, Party, Report, Sleep, Wait};
+use crate::{Distribution, Incident, Metric, Report, Sleep, ThreadInfo, Wait};
 
 /// The version of the layout. It is incremented when the scripts of one version cannot read the data of another.
 pub(super) const LAYOUT: u32 = 6;
@@ -194,7 +194,7 @@ impl Contents<'_> {
             };
             Some(json!([late.tile, head, cpu, thread.0, self.at(late.since), ran_since]))
         };
-        // Such an event only matters if a tile that it concerns is in the page.
+        // Such an event is relevant only if a tile that it concerns is in the page.
         let matters = |late: &&Late| {
             let first = self.starts.partition_point(|&start| start <= late.since).saturating_sub(1);
             let before = self.blocks.tiles.get(first..late.tile).unwrap_or_default();
@@ -275,12 +275,12 @@ impl Contents<'_> {
     fn blocked(&self) -> Value {
         let sleep = |sleep: &&Sleep| {
             json!({
-                "who": party(&sleep.thread),
+                "who": thread_json(&sleep.thread),
                 "uninterruptible": sleep.metric == Metric::BlockedUninterruptible,
                 "from": self.at(sleep.span.begin.0),
                 "to": self.at(sleep.span.end.0),
                 "syscall": sleep.call.map(|number| self.call_name(number)),
-                "waker": sleep.waker.as_ref().map(party),
+                "waker": sleep.waker.as_ref().map(thread_json),
                 "interrupt": sleep.by_interrupt,
                 "object": sleep.waited_for,
             })
@@ -292,7 +292,7 @@ impl Contents<'_> {
         let incident = |incident: &Incident| {
             let Incident { thread, span, sentence } = incident;
             let [from, to] = [span.begin, span.end].map(|time| self.at(time.0));
-            json!({ "who": party(thread), "from": from, "to": to, "sentence": sentence })
+            json!({ "who": thread_json(thread), "from": from, "to": to, "sentence": sentence })
         };
         self.report.incidents.iter().flatten().map(incident).collect()
     }
@@ -312,20 +312,20 @@ impl Contents<'_> {
 
     fn wait(&self, wait: &Wait) -> Value {
         json!({
-            "who": party(&wait.thread),
+            "who": thread_json(&wait.thread),
             "metric": wait.metric.name(),
             "from": self.at(wait.span.begin.0),
             "to": self.at(wait.span.end.0),
             "queued": wait.queued_on.0,
             "ran": wait.ran_on.0,
-            "waker": wait.waker.as_ref().map(party),
+            "waker": wait.waker.as_ref().map(thread_json),
             "idle": nanos(wait.idle),
             "unknown": nanos(wait.unknown),
             "throttled": nanos(wait.throttled),
             "quota": wait.throttled_by.as_deref(),
             "moves": wait.moves.iter().map(|it| it.to.0).collect::<Vec<_>>(),
             "by": wait.antagonists.iter().map(|antagonist| {
-                json!([party(&antagonist.thread), nanos(antagonist.ran)])
+                json!([thread_json(&antagonist.thread), nanos(antagonist.ran)])
             }).collect::<Vec<_>>(),
             "more": wait.more_antagonists,
             "others": nanos(wait.others),
@@ -339,8 +339,8 @@ impl Contents<'_> {
 }
 
 /// A thread's koid, and its name at the time.
-fn party(party: &Party) -> Value {
-    json!([party.koid.0, &*party.comm])
+fn thread_json(thread: &ThreadInfo) -> Value {
+    json!([thread.koid.0, &*thread.comm])
 }
 
 fn distribution(found: &Distribution) -> Value {

@@ -30,7 +30,7 @@ pub struct Stack {
     /// See [`backtrace::link`].
     pub(crate) link: u32,
     process: Koid,
-    /// How many mappings of its process were recorded before it: later ones may belong to the next program.
+    /// The number of mappings of its process that were recorded before it: later ones may belong to the next program.
     mapped: usize,
     /// The innermost first. Stacks with equal addresses share them.
     addresses: Arc<[u64]>,
@@ -50,7 +50,7 @@ pub struct Frame<'a> {
     pub lines: &'a [Line],
 }
 
-/// A place in source code.
+/// A location in source code.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct Line {
     pub function: Option<String>,

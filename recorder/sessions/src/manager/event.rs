@@ -1,7 +1,7 @@
 //! Decodes the parts of providers' events that show which spans begin and end.
 //!
-//! A provider's data is not trusted. A record that is too short for its content, or refers to something unregistered, is
-//! not an event here; in the archive it stays unchanged.
+//! A provider's data is not trusted. A record that is too short for its content, or refers to something unregistered, is not an event here;
+//! in the archive it stays unchanged.
 
 use std::sync::Arc;
 
@@ -94,7 +94,7 @@ pub(super) fn decode(record: &[u64], names: &Names) -> Option<Seen> {
     Some(Seen { track, thread, time, act })
 }
 
-/// The text of a reference; an inline one is consumed from the record.
+/// The text of a reference; an inline text is consumed from the record.
 fn text(reference: u64, body: &mut Body<'_>, names: &Names) -> Option<Arc<str>> {
     if reference == string_ref::EMPTY {
         return Some(Arc::default());

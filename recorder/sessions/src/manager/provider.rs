@@ -149,7 +149,7 @@ impl Provider {
         self.recording.as_ref()?.next_poll()
     }
 
-    /// Reads its threads and its spans, if that is due.
+    /// Reads its threads and its spans, if it is time to do so.
     pub(super) fn poll_if_due(&mut self, now: Instant) {
         if let Some(recording) = &mut self.recording
             && recording.next_poll().is_some_and(|next| next <= now)
@@ -262,7 +262,7 @@ impl Provider {
         }
     }
 
-    /// Processes a message from its connection; `buffer` has room for any valid message. The number of bytes that the categories of other
+    /// Processes a message from its connection; `buffer` has space for any valid message. The number of bytes that the categories of other
     /// providers use.
     pub(super) fn read_connection(
         &mut self,
@@ -345,7 +345,7 @@ impl Provider {
     }
 
     fn blame(&mut self, fault: &Fault) {
-        // The first error is the most useful one.
+        // The first error is the most useful.
         self.fault.get_or_insert_with(|| fault.to_string());
     }
 

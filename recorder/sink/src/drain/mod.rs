@@ -8,8 +8,9 @@
 //!
 //! When the sink fails, buffers are still accepted and released, so that no thread waits forever; their contents are not saved.
 //!
-//! An output that ends may need more than the engine's records, such as the records that applications have at that time. The engine does
-//! not wait for that: buffers that it hands over in that time belong to the next output, and are kept here until that is open.
+//! An output that ends may need more than the engine's records, such as the records that applications have in their buffers at that time.
+//! The engine does not wait for that: buffers that it hands over in the meantime belong to the next output, and are kept here until that
+//! output is open.
 //!
 //! ```text
 //!   requests    Save a | Turn | Piece p | Save b | Piece q | NextPiece | Save c
@@ -76,7 +77,7 @@ pub enum Request {
 pub struct Explanation {
     /// The most important part first.
     pub parts: Vec<Part>,
-    /// An estimate of its size, in any unit, from which the size of the next one is estimated.
+    /// An estimate of its size, in any unit, from which the size of the next output is estimated.
     pub estimate: u64,
 }
 
@@ -90,7 +91,7 @@ pub struct Part {
     pub stacks: u64,
 }
 
-/// The records that were left out of an output for lack of room.
+/// The records that were left out of an output because there was no space.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct LeftOut {
     pub names: u64,
@@ -100,13 +101,13 @@ pub struct LeftOut {
 /// Creates the last records of an output, given the size of the records before them and the losses so far.
 pub type Tail = Box<dyn FnOnce(u64, LeftOut) -> Vec<u8> + Send>;
 
-/// The room that is reserved for the last records of an output of limited size, in bytes; less in a small one.
+/// The space that is reserved for the last records of an output of limited size, in bytes; less in a small output.
 pub const TAIL_BYTES: u64 = 64 * 1024;
 
 /// The part of a limit that [`TAIL_BYTES`] may take.
 const TAIL_PART: u64 = 16;
 
-/// The room for the last records of an output of this size.
+/// The space for the last records of an output of this size.
 pub fn tail_room(limit: u64) -> u64 {
     TAIL_BYTES.min(limit / TAIL_PART)
 }
@@ -114,7 +115,7 @@ pub fn tail_room(limit: u64) -> u64 {
 /// Near the end of an output of limited size, a compressor ends a block after this many bytes, so that the size is known.
 const KNOWN_SIZE_BYTES: u64 = 1 << 20;
 
-/// Opens the next output, when the last one has reached this size.
+/// Opens the next output, when the current one has reached this size.
 pub type OpenNext = Box<dyn FnOnce(Totals) -> Result<Box<dyn Sink>, SinkError> + Send>;
 
 /// The end of one output and the beginning of the next.
@@ -124,9 +125,9 @@ pub struct NextPiece {
     /// The last records of the old output.
     pub tail: Tail,
     pub open: OpenNext,
-    /// The first records of the new one.
+    /// The first records of the new output.
     pub head: Vec<u8>,
-    /// Signalled when that is done, or has failed.
+    /// Signalled when this is done, or has failed.
     pub done: Sender<()>,
 }
 
@@ -203,7 +204,7 @@ pub struct Drained {
     pub sink: Box<dyn Sink>,
     /// The totals of earlier outputs.
     pub earlier: Totals,
-    /// What the output lacks.
+    /// The data that the output lacks.
     pub left_out: LeftOut,
     /// The first error, if any.
     pub result: Result<(), SinkError>,
@@ -212,7 +213,7 @@ pub struct Drained {
 /// Starts the drain thread, for outputs of at most `limit` bytes each, if there is a limit. `failed` is called once, when the sink fails.
 ///
 /// # Errors
-/// When no thread can be started.
+/// Returns an error when no thread can be started.
 pub fn spawn(
     engine: Arc<Engine>,
     requests: Receiver<Request>,
@@ -221,7 +222,7 @@ pub fn spawn(
     failed: impl FnOnce() + Send + 'static,
 ) -> io::Result<JoinHandle<Drained>> {
     std::thread::Builder::new().name("fxtrec-drain".to_owned()).spawn(move || {
-        // If it were late, the capture thread would wait for it, and the rings would fill.
+        // If this thread were late, the capture thread would wait for it, and the rings would fill up.
         priority::raise();
         let clock = ThreadClock::of_this_thread();
         let mut drain = Drain {
@@ -249,7 +250,7 @@ pub fn spawn(
                 Ok(Request::Save(packet)) => {
                     let begun = Instant::now();
                     let is_done = drain.save(&engine, packet);
-                    // This precedes the moment at which the thread that waits for the buffer may continue and ask.
+                    // This happens before the thread that waits for the buffer may continue and ask.
                     written.add_effort(clock.read(), begun.elapsed());
                     written.update(drain.earlier, &*drain.sink, &drain.early);
                     if is_done {
@@ -420,7 +421,7 @@ impl<F: FnOnce()> Drain<F> {
         self.written.explain((taken, estimate), self.left_out);
     }
 
-    /// Ends the output and begins the next. If either fails, nothing more is written to any of them.
+    /// Ends the output and begins the next. If either fails, no more data is written to any of them.
     fn turn(mut self, engine: &Engine, next: NextPiece) -> Drain<F> {
         let NextPiece { explanation, tail, open, head, done } = next;
         self.explain(explanation);

@@ -28,7 +28,7 @@ pub(super) struct Outcome {
     pub(super) lost: bool,
 }
 
-/// Lets COMMAND run and waits until it has ended; without one, waits for Ctrl-C or a signal. If the session ends by itself, the wait for
+/// Lets COMMAND run and waits until it has ended; without one, waits for Ctrl-C or a signal. If the session ends on its own, the wait for
 /// Ctrl-C ends, but COMMAND keeps running. Calls `look` regularly while the session runs.
 pub(super) fn until_the_end(
     mut signals: Signals,
@@ -72,7 +72,7 @@ pub(super) fn until_the_end(
             None => {}
         }
         if session.is_over() {
-            // From now on only COMMAND matters: the session's descriptor is readable and would end every wait at once.
+            // From now on, only COMMAND is relevant: the session's descriptor is readable and would end every wait at once.
             let none = StopToken::new().map_err(system("wait"))?;
             none.wait([signals.as_fd()].into_iter(), LONG).map_err(system("wait"))?;
         } else {

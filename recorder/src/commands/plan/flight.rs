@@ -47,7 +47,7 @@ pub struct Window {
     pub after: Nanos,
 }
 
-/// Why the options of flight recording are invalid.
+/// The reason why the options of flight recording are invalid.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum FlightError {
@@ -57,7 +57,7 @@ pub enum FlightError {
     /// `--rotate` in another mode than streaming.
     #[error("--rotate needs streaming mode: omit --rotate or --mode")]
     RotateNeedsStreaming,
-    /// `--disk-budget` or `--keep` without anything that writes several files.
+    /// `--disk-budget` or `--keep` without an option that writes several files.
     #[error("{0} limits the files of --trigger or --rotate: add one of them")]
     NothingToLimit(&'static str),
     /// An option that writes several files, with an output that is not a file.
@@ -78,7 +78,7 @@ impl FlightPlan {
     /// Makes the plan.
     ///
     /// # Errors
-    /// When the arguments contradict each other, the mode or the output.
+    /// Returns an error if the arguments contradict each other, the mode or the output.
     pub fn new(
         args: FlightArgs,
         mode: Mode,

@@ -68,7 +68,7 @@ pub(super) struct Capture {
     pub(super) flight: Option<Flight>,
     /// The rotation of the output, if there is one.
     pub(super) pieces: Option<Pieces>,
-    /// The probes behind the source's events.
+    /// The probes of the source's events.
     pub(super) placed: Placed,
     /// The source of stacks, if they were requested.
     pub(super) stacks: Option<Stacks>,
@@ -195,7 +195,7 @@ impl Capture {
                 break;
             }
         }
-        // Events that are still in the rings are not counted: they are written to a file that has room.
+        // Events that are still in the rings are not counted: they are written to a file that has space.
         if let Some(pieces) = &mut self.pieces {
             let (engine, encoder, source) = (&self.engine, &mut self.encoder, &*self.source);
             let (providers, stacks) = (self.providers.as_ref(), self.stacks.as_mut());

@@ -19,7 +19,7 @@ use crate::kernel::refusal::Refusal;
 #[derive(Debug)]
 pub(super) struct Chosen {
     pub(super) source: Box<dyn Source>,
-    /// Why fxtrec does not use the preferred source, as a line of text.
+    /// The reason why fxtrec does not use the preferred source, as a line of text.
     pub(super) instead: Option<String>,
 }
 
@@ -27,8 +27,8 @@ pub(super) struct Chosen {
 /// are noted for stacks.
 ///
 /// # Errors
-/// [`RecordError`] of the requested source. If no source was requested and all fail, the error of perf, whose permission is the easiest to
-/// get.
+/// Returns [`RecordError`] of the requested source. If no source was requested and all fail, the error of perf, whose permission is the
+/// easiest to get.
 pub(super) fn open(
     kernel: &dyn EventKernel,
     facts: &Facts,
@@ -170,7 +170,7 @@ mod tests {
         }
     }
 
-    /// Opens any kind that is not in `refused`.
+    /// Opens any source that is not in `refused`.
     fn machine(
         refused: &[SourceKind],
     ) -> impl Fn(SourceKind) -> Result<Box<dyn Source>, RecordError> {

@@ -1,4 +1,4 @@
-//! Divides long recordings into several files, each of which can be read alone.
+//! Divides long recordings into several files, each of which can be read without the others.
 //!
 //! When a file reaches its size or its time, the capture thread ends it between two rounds of events: it closes everything that is open in
 //! the file, and the whole content of the engine is written to it. The next file begins with a head, all names, and the current state of
@@ -11,9 +11,9 @@
 //!                  |   app.0002.fxt <- head, names, moment, the rounds' records
 //! ```
 //!
-//! The capture thread waits only until one of the engine's buffers is free, as it always does. It continues with the next file's records
-//! while other threads complete the previous file; the drain thread holds the new records until the next file is open. Functions of stacks
-//! are looked up before the file is complete, because that may take long. A file that is divided by time waits for them.
+//! The capture thread waits only until one of the engine's buffers is free, as always. It continues with the next file's records while
+//! other threads complete the previous file; the drain thread holds the new records until the next file is open. Functions of stacks are
+//! looked up before the file is complete, because that may take long. A file that is divided by time waits for the names.
 //!
 //! A file that is divided by size does not wait, and never exceeds that size. It is complete when its expected content has reached the
 //! size:
@@ -59,11 +59,11 @@ pub(super) struct Series {
 
 #[derive(Debug)]
 struct Named {
-    /// The number of the first one.
+    /// The number of the first file.
     first: u32,
     /// The number of the file that is being written.
     number: u32,
-    /// Protects the file that is being written from other recorders, also while the next is created.
+    /// Protects the file that is being written from other recorders, also while the next file is created.
     hold: Option<Arc<Hold>>,
     /// How many files were removed or moved before they were complete.
     missing: u64,
@@ -202,7 +202,7 @@ pub(super) struct Sizes {
     round: u64,
 }
 
-/// A round is expected to add at most this part of a file. If a round adds more, all of that is written to the next file.
+/// A round is expected to add at most this part of a file. If a round adds more, all of it is written to the next file.
 const ROUND_PART: u64 = 4;
 
 /// Limits for the events of a round: their part of a file, the size of an event in bytes, and a number that is always permitted.
@@ -214,7 +214,7 @@ const LEAST_EVENTS: u64 = 512;
 const STACKS_PART: u64 = 32;
 const LEAST_STACKS: u64 = 64 * 1024;
 
-/// The rest of the rings at the end is written to a separate file if the last one has reached this part of its size.
+/// The remaining ring content at the end is written to a separate file if the last one has reached this fraction of its size.
 const REST_PART: u64 = 4;
 
 /// The part of a file that the records that explain its stacks may take.
@@ -330,7 +330,7 @@ impl Pieces {
     /// After a round of events: continues in the next file, if it is time to. Does not wait for the previous file.
     ///
     /// # Errors
-    /// [`Closed`] when the trace accepts no more records.
+    /// Returns [`Closed`] when the trace accepts no more records.
     pub(super) fn after_round(
         &mut self,
         round: Round<'_>,
@@ -407,10 +407,10 @@ impl Pieces {
         engine.start(BufferDisposition::Retain).map_err(|_| Closed)
     }
 
-    /// Before the rest in the rings: continues in the next file, if this one has little room.
+    /// Before the remaining ring content: continues in the next file, if this file has little space.
     ///
     /// # Errors
-    /// [`Closed`] when the trace accepts no more records.
+    /// Returns [`Closed`] when the trace accepts no more records.
     pub(super) fn before_rest(
         &mut self,
         round: Round<'_>,
@@ -426,8 +426,7 @@ impl Pieces {
         Ok(())
     }
 
-    /// The time until the next check, if that is soon.
-    /// `has_stacks` is whether there were more stacks than there was room for.
+    /// The time until the next check, if that is soon. `has_stacks` is whether there were more stacks than there was space for.
     pub(super) fn until_due(&self, has_stacks: bool) -> Option<Duration> {
         if has_stacks || matches!(self.stage, Stage::Ahead { answered: false }) {
             return Some(LOOK);

@@ -75,7 +75,7 @@ pub(super) struct Inputs {
     pub(super) invitation: Option<Invitation>,
     /// The output's directory and name, if it has one: other files are written next to it.
     pub(super) place: Option<OutputLocation>,
-    /// Those other files, including those of earlier runs.
+    /// The other files, including those of earlier runs.
     pub(super) retained: Arc<Retained>,
     /// The first file, protected from other recorders.
     pub(super) hold: Option<Arc<Hold>>,

@@ -1,4 +1,4 @@
-//! The files of a series: which exist, which to keep, and which to remove when the disk is full.
+//! The files of a series: which files exist, which to keep, and which to remove when the disk is full.
 
 use std::path::Path;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -19,7 +19,7 @@ impl Retained {
     /// The files of earlier runs next to the output at `place`; none if `plan` writes one file.
     ///
     /// # Errors
-    /// When the directory cannot be read.
+    /// Returns an error when the directory cannot be read.
     pub(super) fn find(
         plan: &FlightPlan,
         place: Option<&OutputLocation>,

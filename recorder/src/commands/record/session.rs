@@ -49,7 +49,7 @@ pub(super) struct Outcome {
     pub(super) code: u8,
     /// The latency report, if it was requested and possible.
     pub(super) report: Option<Report>,
-    /// Why the trace is incomplete, if its output failed.
+    /// The reason why the trace is incomplete, if its output failed.
     pub(super) failure: Option<RecordError>,
     /// Files that were recorded but are no longer in place.
     pub(super) missing: Option<RecordError>,
@@ -81,7 +81,7 @@ pub(super) struct Session<'a> {
     /// How often a user requested the end, by Ctrl-C or SIGTERM. SIGHUP is often sent twice, by the shell and by the kernel, and counts
     /// once.
     requests: u32,
-    /// How many of these requests a process sent. COMMAND gets the others from the terminal, too, and may handle them itself.
+    /// How many of these requests a process sent. COMMAND gets the others from the terminal too, and may handle them itself.
     sent: u32,
     /// Whether the end was requested by anything but Ctrl-C, which is primarily meant for COMMAND.
     told_to_end: bool,
@@ -128,7 +128,7 @@ impl<'a> Session<'a> {
         }
     }
 
-    /// Sets the status with which `guard` ends the process once the trace is complete and only its summary is left.
+    /// Sets the status with which `guard` ends the process when the trace is complete and only the summary is missing.
     pub(super) fn lead(&mut self, guard: &'a Guard) {
         self.guard = Some(guard);
     }
@@ -164,12 +164,12 @@ impl<'a> Session<'a> {
         let (ended, mut naming) = (Instant::now(), None);
         while !pipeline.is_done() {
             self.wait(Some(&pipeline), LOOK)?;
-            // COMMAND no longer writes.
+            // COMMAND no longer writes to the terminal.
             if let Some(named) = pipeline.named.as_ref().filter(|_| ended.elapsed() >= PATIENCE) {
                 self.clear_line();
                 let when = self.plan.display.progress;
                 let line = naming.get_or_insert_with(|| Live::new(when, self.code.is_none()));
-                // If the terminal is gone, so is the line.
+                // If the terminal is gone, the line is gone too.
                 let _ = line.as_mut().map(|line| line.draw_naming(named));
             }
             if let Some(named) = pipeline.named.as_ref().filter(|_| self.requests > before) {
@@ -213,7 +213,7 @@ impl<'a> Session<'a> {
         Ok(Outcome { code, report, failure, missing, cut_short: false })
     }
 
-    /// Says that the recording has begun where no status line shows it. With a COMMAND, that is when it starts.
+    /// Prints that the recording has begun, if no status line shows it. With a COMMAND, the recording begins when COMMAND starts.
     fn say_begun(&mut self) {
         let Plan { display, scope, output, duration, .. } = self.plan;
         let is_told = self.live.is_some() || display.quiet || display.progress == Progress::Never;
@@ -333,7 +333,7 @@ impl<'a> Session<'a> {
             self.tell_news(pipeline);
         }
         if let (Some(live), Some(pipeline)) = (&mut self.live, pipeline) {
-            // If the terminal is gone, so is the line.
+            // If the terminal is gone, the line is gone too.
             let _ = live.draw(&pipeline.progress, &pipeline.written);
         }
         Ok(())

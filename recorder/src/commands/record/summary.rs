@@ -313,7 +313,7 @@ impl Display for Summary<'_> {
     }
 }
 
-/// The facts about a recording apart from its events.
+/// The facts about a recording, without its events.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Expected<'a> {
     pub(super) scope: &'a Filter,
@@ -378,8 +378,8 @@ pub(super) fn missing(
     (!parts.is_empty()).then(|| parts.join("; "))
 }
 
-/// The data that is missing although the output accepted everything, with a line for each kind of loss. Printed even if no summary is
-/// wanted.
+/// The data that is missing although the output accepted all of it, with a line for each kind of loss. Printed even if no summary is
+/// requested.
 pub(super) fn losses(finished: &Finished) -> impl Iterator<Item = String> {
     let lost = lost(finished).map(|text| format!("LOST {text}"));
     lost.into_iter().chain(causes(finished)).chain(dropped(finished))
@@ -480,7 +480,7 @@ fn dropped(finished: &Finished) -> Option<String> {
     })
 }
 
-/// Why events were lost, a line for each cause.
+/// The reason why events were lost, a line for each cause.
 fn causes(finished: &Finished) -> impl Iterator<Item = String> {
     let causes = finished.captured.ending.causes.iter();
     causes.map(|found| format!("{found}; {}", found.cause.remedy()))

@@ -74,7 +74,7 @@ impl Sources {
         self.servers.as_ref().map_or_else(Vec::new, Fetch::tell)
     }
 
-    /// The number of files with missing lines, because they did not respond or time or room ran out.
+    /// The number of files with missing lines, because they did not respond, or because the limits of time or space were reached.
     pub(super) fn silent(&self) -> usize {
         self.silent.len()
     }

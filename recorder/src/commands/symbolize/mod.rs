@@ -16,7 +16,7 @@ use crate::units::quantity::TimeSpan;
 /// The default time limit for reading files.
 const NAMING: Duration = Duration::from_secs(300);
 
-/// Why no trace with names was written.
+/// The reason why no trace with names was written.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum SymbolizeError {
@@ -34,7 +34,7 @@ pub enum SymbolizeError {
 /// Writes a trace with names as `args` request, and reports to `messages`.
 ///
 /// # Errors
-/// When the trace cannot be read, has no stacks, or the output cannot be written.
+/// Returns an error when the trace cannot be read, has no stacks, or the output cannot be written.
 pub fn run(args: &SymbolizeArgs, messages: &mut dyn Write) -> Result<(), SymbolizeError> {
     let output = match &args.output {
         Some(output) => output.clone(),

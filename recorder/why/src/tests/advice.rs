@@ -1,4 +1,4 @@
-//! What is proposed for a cause.
+//! The proposal for a cause.
 
 use fxt_writer::Value;
 use fxtrec_report::scene::{Leaves, Scene};
@@ -62,7 +62,9 @@ fn who_had_the_cpu_is_named_with_its_cgroup_if_that_is_another_one_and_certain()
         for (koid, name, list) in
             [(100, "victim", cgroups[0]), (201, "hog", cgroups[1]), (301, "other", cgroups[2])]
         {
-            list.iter().for_each(|cgroup| drop(scene.name_in(koid, name, Some(cgroup))));
+            for cgroup in list {
+                scene.name_in(koid, name, Some(cgroup));
+            }
         }
         scene.switch(1_000, 0, 0, Leaves::R, 100);
         scene.switch(2_000, 0, 100, Leaves::R, 201).switch(30_000, 0, 201, Leaves::R, 301);

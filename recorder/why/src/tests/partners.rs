@@ -7,7 +7,7 @@ use super::sentences::call;
 use super::{ALL, FSYNC, READ, RECVFROM, ask, chain, links, within};
 use crate::{Explanation, Metric, Query};
 
-/// 101 waits for 30 ms in recvfrom on a connection whose other end is what 102 waits for, later; `waker` ends that wait.
+/// 101 waits for 30 ms in recvfrom on a connection; later, 102 waits on the other end of that connection; `waker` ends the first wait.
 fn connection(waker: u64) -> Explanation {
     let mut scene = Scene::of_command(ALL, 100);
     scene.name(101, "client").name(102, "server").name(201, "third");
@@ -38,7 +38,7 @@ fn a_wait_for_a_connection_names_its_ends_and_who_has_the_other_one() {
     let object = why.waits[0].object.clone().expect("known");
     assert_eq!((&*object.kind, object.local.as_deref()), ("tcp", Some("127.0.0.1:40")));
     assert_eq!(object.peer.map(|who| who.tid), Some(102));
-    // Who is named already is not named again.
+    // A thread that is already named is not named again.
     let why = connection(102);
     assert!(
         why.sentence

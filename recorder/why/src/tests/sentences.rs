@@ -14,7 +14,7 @@ pub(super) fn call(number: u32) -> [(&'static str, Value<'static>); 1] {
     [("syscall", Value::Uint32(number))]
 }
 
-/// `audio` waits for a lock of `ui`, which two hogs keep from its CPU.
+/// `audio` waits for a lock of `ui`, whose CPU two hogs use.
 fn inversion() -> Scene {
     inversion_of(&call(FUTEX))
 }
@@ -287,7 +287,10 @@ fn a_thread_whose_cpu_the_host_takes() {
     );
     let expected = [("stolen", 6_400), ("on_cpu", 1_000), ("waiting idle", 5)];
     assert_eq!(parts(&why), expect(&expected));
-    assert!(why.advice.iter().any(|it| it.contains("give it CPUs of its own")), "{why:#?}");
+    assert!(
+        why.advice.iter().any(|it| it.contains("give the virtual machine dedicated CPUs")),
+        "{why:#?}"
+    );
 }
 
 #[test]
@@ -600,7 +603,7 @@ fn a_futex_without_owner_has_an_unknown_one_and_the_thread_that_woke_is_named() 
         "{}",
         why.sentence
     );
-    // A wait that continues beyond the end has a lock, too, and so does one that began before the interval.
+    // A wait that continues beyond the end has a lock too, and so does one that began before the interval.
     let why = ask(&inversion_of(&futex(Some(102))), &within("audio", 50_000, 60_000));
     assert!(why.sentence.contains("held by ui-params[102]"), "{}", why.sentence);
 }
@@ -671,7 +674,7 @@ fn that_a_waker_ended_then_is_reported_where_it_may_be_what_was_waited_for() {
         "boss[101] was 57.0 ms late: blocked 57.0 ms in futex until woken by worker[102], which ran for 57.0 ms."
     );
     assert!(why.waits[0].waker_ended);
-    // A frame that continues with something else has none.
+    // A frame that continues with another activity has no lock.
     let mut scene = inversion();
     scene.switch(200_000, 0, 0, Leaves::R, 102).switch(201_000, 0, 102, Leaves::X, 0).end(600_000);
     assert!(!ask(&scene, &of("audio")).waits[0].waker_ended);
@@ -742,12 +745,12 @@ fn in_a_merged_trace_threads_have_hosts_and_are_chosen_by_them() {
 #[test]
 fn of_a_wait_in_a_narrow_scope_it_says_which_threads_had_the_cpu_and_what_it_does_not_know() {
     let mut scene = Scene::of_scope("app");
-    let nobody = 0xd000_0001;
+    let not_recorded = 0xd000_0001;
     scene.wake(500, 0, 101);
-    scene.switch(1_000, 0, nobody, Leaves::S, 101);
+    scene.switch(1_000, 0, not_recorded, Leaves::S, 101);
     scene.switch(2_000, 0, 101, Leaves::R, 201);
-    scene.switch(3_000, 0, 201, Leaves::R, nobody);
-    scene.switch(12_000, 0, nobody, Leaves::S, 101);
+    scene.switch(3_000, 0, 201, Leaves::R, not_recorded);
+    scene.switch(12_000, 0, not_recorded, Leaves::S, 101);
     scene.switch(13_000, 0, 101, Leaves::S, 0);
     scene.end(14_000);
     let why = ask(&scene, &within("t101", 1_000, 13_000));

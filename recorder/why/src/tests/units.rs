@@ -138,7 +138,7 @@ fn a_wrapper_around_a_service_is_no_script() {
 #[test]
 fn of_a_whole_machine_different_incidents_are_listed_and_no_cause_of_one_is_another() {
     let mut scene = client_and_server_in(Scene::recorded_by(RECORDER, ALL, None), 50_000);
-    // After that, `batch` is kept from CPU 1 by `other` for 8 ms, and for 2 ms, and `brief` for less than a millisecond.
+    // After that, `other` has CPU 1 for 8 ms and for 2 ms while `batch` waits for it, and for less than a millisecond while `brief` does.
     let after = 1_000_000;
     scene.name(103, "batch").name(104, "other").name(105, "brief");
     scene.switch(after, 1, 0, Leaves::R, 103).switch(after + 10, 1, 103, Leaves::R, 104);
@@ -219,7 +219,7 @@ fn of_the_longest_wait_it_is_said_why_it_is_no_incident() {
     let busy = "20.0 ms of busy[107], is not an incident because the thread had a CPU or waited for one most of the time (100.0 %)";
     assert_eq!(told(&scene), line(busy));
     let mut few = client_and_server_in(Scene::of_command(ALL, 100), 900);
-    // Of COMMAND, too, but it waits only once.
+    // A thread of COMMAND as well, but it waits only once.
     few.name(109, "sh").wake_by(400_000, 1, 109, 101).switch(400_010, 1, 0, Leaves::R, 109);
     few.switch_with((400_020, 1), 109, Leaves::S, 0, &call(FUTEX));
     few.wake_by(600_000, 1, 109, 101).switch(600_001, 1, 0, Leaves::R, 109).end(800_000);
@@ -249,7 +249,7 @@ fn where_no_request_is_unusual_none_is_called_so() {
     }
 }
 
-/// A loop of 40 rounds, of which the recorder delays one for 20 ms, and another thread a later one for `hog` microseconds.
+/// A loop of 40 rounds; the recorder delays one round for 20 ms, and another thread delays a later one for `hog` microseconds.
 fn delayed(hog: u64) -> Scene {
     let mut scene = Scene::recorded_by(RECORDER, ALL, Some(100));
     scene.name(100, "loop");
@@ -329,7 +329,7 @@ fn a_main_thread_that_waits_for_its_worker_is_no_incident() {
     assert_ne!((why.subject, why.is_unusual), ("wait", Some(true)), "{}", why.sentence);
 }
 
-/// A client that sends one request after the other is never without work.
+/// A client that sends one request after another is never without work.
 #[test]
 fn the_wait_that_takes_unusually_long_is_explained_where_a_thread_has_no_idle_waits() {
     let mut scene = Scene::of_command(ALL, 100);
@@ -357,7 +357,7 @@ fn the_wait_that_takes_unusually_long_is_explained_where_a_thread_has_no_idle_wa
     );
 }
 
-/// A shell starts one compiler after the other; the third one works longest.
+/// A shell starts one compiler after another; the third one works longest.
 fn build() -> Scene {
     let mut scene = Scene::of_command(ALL, 100);
     scene.name(100, "make");
@@ -642,7 +642,7 @@ fn the_last_work_of_a_thread_can_be_the_incident() {
     let why = ask(&last_work(&paused, true), &Query::default());
     assert_eq!(why.is_unusual, Some(true), "{}", why.sentence);
     assert!((507_000_000..513_000_000).contains(&why.length_ns), "{}", why.sentence);
-    // Of a thread that works on when the recording ends, that is the last work, too.
+    // If the thread continues to work when the recording ends, this is also its last work.
     let why = ask(&last_work(&tries, false), &Query::default());
     assert_eq!((why.is_unusual, why.thread.tid), (Some(true), 100), "{}", why.sentence);
     assert!((509_000_000..514_000_000).contains(&why.length_ns), "{}", why.sentence);
@@ -704,7 +704,7 @@ fn a_timed_wait_for_a_lock_is_idle_if_no_other_thread_of_the_process_works() {
 }
 
 /// A client asks a worker through a thread that passes requests on, which another process has if `processes`. Each request takes 100 us,
-/// number 20 takes 50 ms. Of the worker's waits, `stack` says where in its code each is, if that is recorded.
+/// number 20 takes 50 ms. `stack` says where in the code each of the worker's waits is, if that is recorded.
 fn passed_on(is_other: bool, stack: impl Fn(u64) -> Option<&'static str>) -> Scene {
     let worker = if is_other { 201 } else { 102 };
     let passes_on = worker + 1;

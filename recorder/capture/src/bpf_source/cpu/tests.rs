@@ -111,7 +111,7 @@ fn a_thread_outside_the_scope_is_told_while_one_in_scope_waits_for_its_cpu() {
     assert_eq!(events(&mut decoder, elsewhere), [expected]);
 }
 
-/// A record of this kind and time; if it is about a thread, that is thread 7.
+/// A record of this kind and time; a record about a thread is about thread 7.
 pub(super) fn raw(kind: RecordKind, flags: u8, time: u64) -> RawRecord {
     let mut raw = RawRecord::default();
     raw[..8].copy_from_slice(&time.to_ne_bytes());

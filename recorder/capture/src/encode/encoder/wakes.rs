@@ -29,7 +29,7 @@ fn kind_of(origin: &Origin) -> Text<'static> {
     }
 }
 
-/// The argument for the name, except for packets: there the name says which hosts communicate, which is secret.
+/// The argument for the name; a packet has none, because its name says which hosts communicate, which is secret.
 fn name_arg(origin: Option<Origin>) -> Text<'static> {
     match origin {
         Some(Origin::Packet(_)) => strings::PACKET,
@@ -60,7 +60,7 @@ fn name_of<'a>(origin: &'a Origin, kernel: &'a KernelSymbols) -> Option<Cow<'a, 
 
 impl<L: Lanes> Encoder<L> {
     /// A wake-up of a thread without new or uncertain facts, by the thread that has the CPU or by an interrupt. Does the same writing and
-    /// bookkeeping for it as [`Encoder::wake`]. Returns false, without doing anything, for any other event.
+    /// bookkeeping for it as [`Encoder::wake`]. Returns false, and does nothing, for any other event.
     #[inline(always)]
     pub(super) fn plain_wake(
         &mut self,

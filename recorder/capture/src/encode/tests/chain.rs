@@ -198,7 +198,7 @@ fn six_waits_and_its_main_thread_has_ended() -> Scene {
     scene
 }
 
-/// The records after it has become the main thread, which is switched out at `time` at the latest.
+/// The records after the thread has become the main thread, which is switched out at `time` at the latest.
 fn came_in_and_took_over(time: u64) -> [String; 2] {
     let main = 5 + SECOND;
     [

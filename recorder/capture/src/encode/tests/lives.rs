@@ -53,7 +53,7 @@ fn only_another_thread_of_the_same_process_may_be_the_owner_of_a_futex() {
         scene.told();
         time += 10;
     }
-    // For a thread that does not block, nothing is reported.
+    // For a thread that does not block, no lock is reported.
     let futex = Some(Futex { address: 0x1000, owner: Some(Tid(6)), is_end: false });
     scene.at(time, 0, Kind::Slice(SliceFacts { futex, ..SliceFacts::default() }));
     scene.at(time, 0, switch(5, "R+", 6));

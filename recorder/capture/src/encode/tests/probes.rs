@@ -19,7 +19,7 @@ use fxtrec_kernel::extra::ExtraIndex;
 use fxtrec_kernel::format::{Field, FieldLocation};
 use fxtrec_units::{Cpu, Nanos, Tid};
 
-/// The events of [`scene`], by their place in its catalog.
+/// The events of [`scene`], by their index in its catalog.
 const TICK: u16 = 0;
 const CALL: u16 = 1;
 const RETURN: u16 = 2;

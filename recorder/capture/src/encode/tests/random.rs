@@ -4,14 +4,14 @@
 //! checked against the format and against fxtrec's guarantees: names before use, order, weights, chains.
 
 use super::moment::both_ways;
-use super::scene::Way;
+use super::scene::PassMode;
 use super::watch::arm;
 use super::{
     LOST, Proc, Scene, comm_of, executed, fork, identity, interrupt, renamed, running, switch,
     wakeup, wakeup_new, waking,
 };
 use crate::encode::ids::Ids;
-use crate::encode::moment::Moment;
+use crate::encode::moment::MachineState;
 use crate::encode::strings;
 use crate::encode::threads::Threads;
 use crate::event::{Comm, Kind, LocalId, Switch, Taken, Wake};
@@ -262,10 +262,10 @@ fn what_is_written_of_plain_events_is_what_would_be_written_of_any() {
             .into_iter()
             .chain((4..=40).map(|seed| (seed, false, false)))
     {
-        let machine = |way| {
+        let machine = |mode| {
             let mut machine = Machine::new(seed, inner, narrow);
             machine.varied = true;
-            machine.scene.way = way;
+            machine.scene.mode = mode;
             if seed > 20 {
                 machine.scene =
                     arm(machine.scene, &["wakeup > 15ns", "slice > 12ns", "blocked > 30ns"]);
@@ -273,11 +273,12 @@ fn what_is_written_of_plain_events_is_what_would_be_written_of_any() {
             (0..EVENTS).for_each(|_| machine.step());
             machine
         };
-        let (mut plain, mut thorough) = (machine(Way::Counting(0)), machine(Way::Thorough));
+        let (mut plain, mut thorough) =
+            (machine(PassMode::Counting(0)), machine(PassMode::Thorough));
         let (plain, thorough) = (&mut plain.scene, &mut thorough.scene);
         assert!(plain.encoder.lanes() == thorough.encoder.lanes(), "seed {seed}");
         assert_eq!(plain.encoder.stats(), thorough.encoder.stats(), "seed {seed}");
-        let Way::Counting(count) = plain.way else { panic!("{:?}", plain.way) };
+        let PassMode::Counting(count) = plain.mode else { panic!("{:?}", plain.mode) };
         let expected = if narrow { 1..EVENTS } else { EVENTS / 8..EVENTS };
         assert!(expected.contains(&count), "seed {seed}: {count} were plain");
         // Checks the trace against the guarantees.
@@ -307,7 +308,7 @@ fn wherever_a_trace_is_cut_the_records_that_matter_tell_its_beginning_as_all_of_
             let middle = walk::record_ends(whole).nth(at).unwrap_or(whole.len());
             let (first, second) = whole.split_at(middle);
             let (_, moment) = both_ways(&trace[..head_end], &[first, second], &now)
-                .unwrap_or_else(|| (Nanos(0), Moment::default()));
+                .unwrap_or_else(|| (Nanos(0), MachineState::default()));
             waiting += moment.waiting.len();
             running += moment.cpus.len();
             doubtful += usize::from(moment.cpus.len() < CPUS as usize);

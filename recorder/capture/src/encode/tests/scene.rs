@@ -29,12 +29,12 @@ pub(super) struct Scene {
     pub(super) encoder: Encoder<Vec<u8>>,
     /// How many records were already returned.
     told: usize,
-    pub(super) way: Way,
+    pub(super) mode: PassMode,
 }
 
 /// How events are passed to the encoder.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Way {
+pub(super) enum PassMode {
     /// Through the public methods.
     Public,
     /// The same, counting plain events.
@@ -54,7 +54,7 @@ fn head() -> Result<Vec<u8>, WriteError<Infallible>> {
 }
 
 impl Scene {
-    /// The whole machine in the initial pid namespace, with nothing known.
+    /// A recording of the whole machine in the initial pid namespace, with nothing known yet.
     pub(super) fn new() -> Scene {
         Scene::of(Threads::new(Ids::Initial, Box::new(Proc::default())))
     }
@@ -72,7 +72,7 @@ impl Scene {
         let head = head().expect("a head");
         let recorder = ThreadName::Inline { process: RECORDER, thread: RECORDER };
         let encoder = Encoder::new(head, threads, narrow, recorder);
-        Scene { encoder, told: 0, way: Way::Public }
+        Scene { encoder, told: 0, mode: PassMode::Public }
     }
 
     /// Omits usual weights from now on, and records this fact.
@@ -84,7 +84,7 @@ impl Scene {
         self.told();
     }
 
-    /// Drops the trace so far, and starts a new one that begins with this after its head.
+    /// Drops the trace so far, and starts a new trace that begins with this after its head.
     pub(super) fn begin_anew(&mut self, beginning: &[u8]) {
         *self.encoder.lanes() = head().expect("a head");
         self.encoder.lanes().extend(beginning);
@@ -95,10 +95,10 @@ impl Scene {
         let time = Nanos(time);
         let event = Event { time, kind: kind.into() };
         let (encoder, cpu) = (&mut self.encoder, Cpu(cpu));
-        let taken = match &mut self.way {
-            Way::Public => encoder.event(time, cpu, &event, &[]),
-            Way::Thorough => encoder.any_event(time, cpu, &event, &[]),
-            Way::Counting(plain) => match encoder.plain_event(time, cpu, &event) {
+        let taken = match &mut self.mode {
+            PassMode::Public => encoder.event(time, cpu, &event, &[]),
+            PassMode::Thorough => encoder.any_event(time, cpu, &event, &[]),
+            PassMode::Counting(plain) => match encoder.plain_event(time, cpu, &event) {
                 Ok(true) => {
                     *plain += 1;
                     Ok(())

@@ -1,6 +1,6 @@
 //! Narrow scopes: the records if only some threads are recorded.
 
-use super::scene::Way;
+use super::scene::PassMode;
 use super::{
     LOST, Proc, SECOND, Scene, comm_of, fork, interrupt, switch, wakeup, wakeup_new, waking,
 };
@@ -60,16 +60,16 @@ fn an_outsider_is_shown_until_it_goes_out_and_then_nothing_is_recorded() {
 /// The third picture there.
 #[test]
 fn while_one_in_scope_waits_every_thread_that_has_the_cpu_is_shown() {
-    for way in [Way::Public, Way::Thorough] {
+    for mode in [PassMode::Public, PassMode::Thorough] {
         let [a, x, y, z, idle] = [5, 10, 11, 12, 0];
         let mut scene = only_five();
-        scene.way = way;
+        scene.mode = mode;
         scene.at(100, 0, switch(a, "R", x));
         scene.at(110, 0, switch(x, "R", y));
         scene.at(120, 0, switch(y, "R", a));
         scene.at(130, 0, switch(a, "S", idle));
         scene.at(140, 0, switch(idle, "R", z));
-        // Nothing waits in between.
+        // In between, no thread waits.
         scene.at(150, 0, switch(z, "R", x));
         scene.at(160, 1, wakeup(a, y));
         scene.at(170, 0, switch(x, "S", a));
@@ -86,7 +86,7 @@ fn while_one_in_scope_waits_every_thread_that_has_the_cpu_is_shown() {
                 "160 cpu 0: 3489660929 (0) blocked -> 10 (1024) inferred=true",
                 "170 cpu 0: 10 (1024) blocked -> 5 (1024)",
             ],
-            "{way:?}"
+            "{mode:?}"
         );
         let stats = *scene.encoder.stats();
         assert_eq!((stats.switches_written, stats.inferred_switches, stats.occupants), (6, 0, 2));
@@ -101,7 +101,7 @@ fn a_thread_that_is_moved_waits_for_its_new_cpu_only() {
     scene.at(110, 1, Kind::Moved { tid: Tid(5), from: Cpu(0), to: Cpu(1) });
     let expected = ["110 cpu 1: 3489660930 (0) blocked -> 20 (1024) inferred=true".to_owned()];
     assert_eq!(scene.scheduled()[1..2], expected);
-    // The other CPU is not waited for any more.
+    // No thread waits for the other CPU any more.
     scene.at(120, 0, switch(10, "S", 11));
     scene.at(130, 0, switch(11, "S", 12));
     assert_eq!(scene.scheduled(), ["120 cpu 0: 10 (1024) blocked -> 3489660929 (0)"]);
@@ -122,7 +122,7 @@ fn a_thread_that_is_moved_waits_for_its_new_cpu_only() {
     );
 }
 
-/// Then most switches of others are missing, so only the kernel knows which thread has a CPU.
+/// In that case most switches of others are missing, so only the kernel knows which thread has a CPU.
 #[test]
 fn a_source_that_reports_the_scope_only_says_which_thread_has_the_cpu() {
     let mut scene = only_five();
@@ -146,7 +146,7 @@ fn a_source_that_reports_the_scope_only_says_which_thread_has_the_cpu() {
             "210 cpu 0: 12 (1024) running -> 5 (1024)",
         ]
     );
-    // What it does not say is not guessed.
+    // The encoder does not guess what the kernel does not say.
     scene.at(220, 0, switch(5, "R", 12));
     scene.at(230, 0, switch(12, "R", 13));
     scene.at(240, 1, interrupt(wakeup(5, 30)));
@@ -356,7 +356,7 @@ fn a_process_put_in_scope_brings_all_of_its_threads() {
     assert_eq!(scene.scheduled(), ["100 cpu 0: 31 (1024) blocked -> 30 (1024)"]);
 }
 
-/// What a source leaves out: it reports only switches that concern the scope.
+/// Switches that a source leaves out: it reports only switches that concern the scope.
 #[test]
 fn a_source_that_reports_the_scope_only_never_makes_a_cpu_idle_by_that() {
     let mut scene = only_five();

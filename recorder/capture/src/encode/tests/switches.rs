@@ -1,6 +1,6 @@
 //! Context switches: threads, states and weights.
 
-use super::scene::Way;
+use super::scene::PassMode;
 use super::{Scene, comm, switch, wakeup};
 use crate::event::{Kind, Loss, SliceFacts, Switch, Taken, Wake};
 use fxtrec_units::Nanos;
@@ -63,9 +63,9 @@ fn a_weight_follows_the_priority_from_switch_to_switch() {
 
 #[test]
 fn usual_weights_can_be_left_out() {
-    for way in [Way::Public, Way::Thorough] {
+    for mode in [PassMode::Public, PassMode::Thorough] {
         let mut scene = Scene::new();
-        scene.way = way;
+        scene.mode = mode;
         scene.leave_out_usual_weights();
         scene.at(100, 0, switch(0, "R", 5));
         scene.at(200, 0, switch(5, "S", 6));

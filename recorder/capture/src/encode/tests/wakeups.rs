@@ -1,4 +1,4 @@
-//! Wake-ups: of which thread, by which waker, and which are spurious.
+//! Wake-ups: the woken thread, the waker, and which wake-ups are spurious.
 
 use super::{LOST, Scene, interrupt, running, switch, wakeup, wakeup_new, waking};
 use crate::event::{Wake, Waker};

@@ -1,4 +1,4 @@
-//! Triggers: which of them fire, with which value, and the records of this.
+//! Triggers: which ones fire, with which values, and the records about them.
 
 use fxt_reader::Reader;
 

@@ -177,7 +177,7 @@ impl Slices {
         }
     }
 
-    /// The first scheduling record has this time; does nothing for later ones.
+    /// Sets the time of the first scheduling record; later calls have no effect.
     fn begin(&mut self, time: Nanos) {
         if !std::mem::replace(&mut self.begun, true) {
             self.machine.cut(time);

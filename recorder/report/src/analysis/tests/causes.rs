@@ -8,7 +8,7 @@ use fxt_writer::Value;
 use super::{figures, micros};
 use crate::facts::{Cause, Causes};
 use crate::scene::{Leaves, Scene, thread};
-use crate::{Metric, Moment, Options, Report, Selection, TimeRange, Wait};
+use crate::{Metric, Options, Report, Selection, TimeRange, TimeSpec, Wait};
 
 const ALL: &str = "steal,irq,throttled,migrate,need_resched,waker";
 
@@ -222,7 +222,7 @@ fn a_throttled_wait_that_changes_queues_has_the_antagonists_of_the_last() {
     scene.switch_with((100, 1), 303, Leaves::S, 101, &[("throttled_ns", us(20)), by("/a")]);
     let report = scene.report();
     let wait = wait_of(&report, 101);
-    // Throttled from 10 to 30. From 30 to 40 it waited for CPU 0, whose tenant was unknown.
+    // Throttled from 10 to 30. From 30 to 40 it waited for CPU 0, and the thread on CPU 0 was unknown.
     assert_eq!((who(wait), micros(wait.unknown), parts(wait)), (vec![(303, 60)], 10, 70));
 }
 
@@ -258,7 +258,7 @@ fn what_was_taken_of_a_slice_that_is_cut_is_censored() {
     let mut scene = Scene::with_causes(ALL);
     scene.switch(0, 0, 0, Leaves::R, 101);
     scene.switch_with((20, 0), 101, Leaves::S, 0, &[("steal_ns", us(4))]);
-    let from = TimeRange { from: Some(Moment::At(Nanos(10_000))), to: None };
+    let from = TimeRange { from: Some(TimeSpec::At(Nanos(10_000))), to: None };
     let selection = Selection { range: from, ..Selection::default() };
     let report = scene.report_with(Options { selection, ..Options::default() });
     assert_eq!(figures(&report, 101, Metric::Steal), (0, 0, 1));
@@ -297,7 +297,7 @@ fn an_interrupt_that_woke_a_thread_is_no_waker() {
 
 const MEMBERS: u64 = 104;
 
-/// A thread in the simulation below: its place, and how long a quota held it back in its wait.
+/// A thread in the simulation below: its CPU or queue, and how long a quota held it back in its wait.
 #[derive(Clone, Copy, PartialEq)]
 enum Place {
     Asleep,
@@ -458,7 +458,7 @@ fn blocked() -> Scene {
         scene.wake(at + length, 0, 101).switch(at + length + 1, 0, 0, Leaves::R, 101);
     }
     scene.switch(80, 0, 101, Leaves::S, 0).wake(90, 0, 101).switch(91, 0, 0, Leaves::R, 101);
-    // A wait that has not ended has no length, and no machine has such a number.
+    // A wait that has not ended has no length, and no machine has such a CPU number.
     scene.switch_with((95, 0), 101, Leaves::S, 0, &call(202));
     scene.switch(96, 0, 0, Leaves::R, 202);
     scene.switch_with((97, 0), 202, Leaves::S, 0, &call(50_000)).wake(98, 0, 202);

@@ -41,7 +41,7 @@ fn names_that_programs_tell_have_a_bound_in_bytes_and_the_recorders_have_none() 
     const LENGTH: usize = 30_000;
     let number = (MOST_TOLD_BYTES / LENGTH) as u64;
     let out = left_out(&named_by(2, number, LENGTH));
-    // Each name may also be kept as an earlier one; threads and processes share the limit.
+    // Each name may also be stored as an earlier name; threads and processes share the limit.
     assert!((number..=2 * number).contains(&out), "{out} of {number}");
     assert_eq!(left_out(&named_by(1, number, LENGTH)), 0);
     assert_eq!(left_out(&named_by(2, 1000, 20)), 0);
@@ -90,10 +90,10 @@ fn what_a_program_says_of_the_scheduler_and_of_the_recorder_is_not_taken_for_the
         analysis
     };
     let (told, own) = (analysis(2), analysis(1));
-    assert!(told.roster.made <= 2, "{} threads", told.roster.made);
+    assert!(told.thread_figures.made <= 2, "{} threads", told.thread_figures.made);
     assert!(told.periods.is_empty() && !own.periods.is_empty());
     assert_eq!((told.losses.gaps, own.losses.gaps), (0, 1000));
-    assert!(own.roster.made >= 1000);
+    assert!(own.thread_figures.made >= 1000);
 }
 
 #[test]

@@ -85,7 +85,7 @@ fn what_was_saved_is_not_in_a_snapshot_but_the_names_that_were_saved_with_it_are
 
 #[test]
 fn what_is_held_refers_to_names_though_the_piece_that_had_them_was_let_go_of() {
-    // Room for one piece with one event, and not for two.
+    // Space for one piece with one event, but not for two.
     let stage = Stage::with(Options { held_bytes: 300, ..Options::default() });
     let config = SessionConfig { hold: true, ..SessionConfig::default() };
     stage.manager.start(config, StartOptions::default()).expect("none runs");

@@ -1,11 +1,11 @@
 //! The counts since the daemon's start, by the labels under which they are exported.
 //!
-//! Cgroups come and go, and each label set costs memory in the scraper. So the number of label sets is limited; the rest is counted under
-//! "other". The set of a removed cgroup is dropped after a while, which frees its slot.
+//! Cgroups come and go, and each label set costs memory in the scraper. So the number of label sets is limited; all others are counted
+//! under "other". The set of a removed cgroup is dropped after a while, which frees its slot.
 //!
 //! The busiest sets, by number of slices, have slots. Every two minutes, a set without a slot replaces the least busy set if it recently
-//! had more than twice as many slices. Sets of similar activity keep their slots, since each change ends one series and begins another. The
-//! counts of the replaced set are added to "other", so totals stay correct.
+//! had more than twice as many slices. Sets of similar activity keep their slots, because each change ends one series and begins another.
+//! The counts of the replaced set are added to "other", so totals stay correct.
 
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
@@ -142,7 +142,7 @@ impl Ledger {
     /// Counts a set without a slot; the number of distinct ones is limited.
     fn wait(&mut self, labels: Labels, busy: u64) {
         let is_new = !self.waiting.contains_key(&labels);
-        // Sets without a path of their own always have a slot.
+        // Sets without their own path always have a slot.
         if matches!(labels.group, Group::Path(_)) && (!is_new || self.waiting.len() < 4 * self.most)
         {
             let sum = self.waiting.entry(labels).or_default();
@@ -150,7 +150,7 @@ impl Ledger {
         }
     }
 
-    /// Gives slots of the least busy sets to the busiest ones without a slot.
+    /// Gives the slots of the least busy sets to the busiest sets without a slot.
     fn rank(&mut self, now: Instant) {
         let mut wait: Vec<(u64, Labels)> = std::mem::take(&mut self.waiting)
             .into_iter()

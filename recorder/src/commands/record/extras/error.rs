@@ -1,4 +1,4 @@
-//! Why non-scheduler events cannot be recorded.
+//! The reason why non-scheduler events cannot be recorded.
 
 use std::fmt::{self, Display, Formatter};
 use std::path::PathBuf;
@@ -31,7 +31,7 @@ impl Display for Names {
     }
 }
 
-/// Why non-scheduler events cannot be recorded.
+/// The reason why non-scheduler events cannot be recorded.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum ExtraError {

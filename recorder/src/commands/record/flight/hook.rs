@@ -31,7 +31,7 @@ const LOOK: Duration = Duration::from_millis(50);
 /// How many files may wait for their command.
 const WAITING: usize = 16;
 
-/// Why a command was not run, or how it failed.
+/// The reason why a command was not run, or how it failed.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub(in crate::commands::record) enum HookError {
