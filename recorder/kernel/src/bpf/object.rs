@@ -11,7 +11,8 @@
 //! - A choice is a variable that a program only reads. The load becomes a constant, so the kernel's verifier removes disabled code, and the
 //!   program loads nothing from memory for it at run time.
 //! - A map that is memory becomes the address of its value.
-//! - Functions and variables of the kernel that have no fixed number are marked by numbers without another meaning ([`Extern`]).
+//! - Functions, variables and types of the kernel that have no fixed number are marked by numbers that have no other meaning
+//!   ([`Extern`]).
 
 use std::collections::{HashMap, HashSet};
 use std::ffi::CString;
@@ -95,11 +96,11 @@ pub static INTERRUPTS: Compiled = compiled!("interrupts");
 /// A variable that a program only reads, and its value.
 pub type Choice = (&'static str, u64);
 
-/// The kernel functions and variables without a fixed number that a program uses, by the number of their type.
+/// The kernel functions, variables and types without a fixed number that a program uses, by the number of their type.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Extern {
-    /// `bpf_rdonly_cast`.
-    Cast(TypeId),
+    /// `bpf_rdonly_cast`, and the structure to which programs cast.
+    Cast { function: TypeId, task: TypeId },
     /// The variable in which x86 counts interrupts.
     Variable(TypeId),
 }
@@ -134,8 +135,10 @@ impl Object {
     /// Returns [`ObjectError`].
     pub fn new(compiled: &Compiled, types: &Types) -> Result<Object, ObjectError> {
         let mut object = Object::without_fields(compiled)?;
-        let relocated = object.inner.relocate_btf(&types.btf);
-        relocated.map_err(|error| ObjectError::Fields { object: object.name, error })?;
+        if let Some(own) = &object.inner.btf {
+            let relocated = object.inner.relocate_btf(&types.part(own)?);
+            relocated.map_err(|error| ObjectError::Fields { object: object.name, error })?;
+        }
         Ok(object)
     }
 
@@ -230,6 +233,7 @@ const BY_TYPE: u8 = 2;
 /// Used by programs in place of [`Extern`], as in `fxtrec.h`.
 const CAST_MARK: i32 = 0x10001;
 const VARIABLE_MARK: i32 = 0x10002;
+const TASK_MARK: i32 = 0x10003;
 
 /// The instructions of a program whose maps are descriptors; `None` if a parameter is not loaded in the expected way.
 fn finish(
@@ -239,12 +243,12 @@ fn finish(
     externs: &[Extern],
 ) -> Option<Vec<Insn>> {
     let cast = externs.iter().find_map(|known| match *known {
-        Extern::Cast(id) => Some(id.cast_signed()),
+        Extern::Cast { function, task } => Some((function.cast_signed(), task.cast_signed())),
         Extern::Variable(_) => None,
     });
     let variable = externs.iter().find_map(|known| match *known {
         Extern::Variable(id) => Some(id.cast_signed()),
-        Extern::Cast(_) => None,
+        Extern::Cast { .. } => None,
     });
     let insn = |it: &bpf_insn| Insn::new(it.code, it.dst_reg(), it.src_reg(), it.off, it.imm);
     // The kernel removes jumps to the next instruction.
@@ -276,8 +280,14 @@ fn finish(
             if let Some(id) = variable {
                 finished[at] = Insn::new(LOAD_WIDE, target, OF_TYPE, 0, id);
             }
-        } else if let (CALL, 0, CAST_MARK, Some(id)) = (load.code, load.src_reg(), load.imm, cast) {
-            finished[at] = Insn::new(CALL, 0, BY_TYPE, 0, id);
+        } else if let Some((function, task)) = cast {
+            match (load.code, load.src_reg(), load.imm) {
+                (CALL, 0, CAST_MARK) => finished[at] = Insn::new(CALL, 0, BY_TYPE, 0, function),
+                (LOAD_WIDE, 0, TASK_MARK) => {
+                    finished[at] = Insn::new(LOAD_WIDE, target, 0, 0, task)
+                }
+                _ => {}
+            }
         }
         at += if load.code == LOAD_WIDE { 2 } else { 1 };
     }
@@ -321,7 +331,7 @@ mod tests {
     use std::mem::offset_of;
     use std::os::fd::AsFd;
 
-    use aya_obj::btf::BtfKind;
+    use aya_obj::btf::{Btf, BtfKind};
 
     use super::*;
     use crate::bpf::stacks::{AHEAD_BYTES, Head, KERNEL_FRAMES, Python, Registers, Shared};
@@ -644,7 +654,7 @@ mod tests {
             eprintln!("skipped: the kernel does not describe its types");
             return;
         };
-        let types = Types::parse(&bytes).expect("it is the kernel's");
+        let types = Types::parse(bytes).expect("it is the kernel's");
         let file = File::open("/dev/null").expect("it is everywhere");
         let maps = [
             "accounts",
@@ -689,6 +699,44 @@ mod tests {
         }
     }
 
+    #[test]
+    fn fields_are_found_in_the_part_of_the_types_that_an_object_needs_as_in_all_of_them() {
+        let Ok(bytes) = std::fs::read(BTF_PATH) else {
+            eprintln!("skipped: the kernel does not describe its types");
+            return;
+        };
+        let all = Btf::parse(&bytes, Default::default()).expect("it is the kernel's");
+        let types = Types::parse(bytes).expect("it is the kernel's");
+        let insns = |object: &aya_obj::Object| -> Vec<_> {
+            let functions = object.functions.values().flat_map(|it| &it.instructions);
+            functions.map(|it| (it.code, it.dst_reg(), it.src_reg(), it.off, it.imm)).collect()
+        };
+        for compiled in [
+            &CALLS,
+            &CONTENTION,
+            &COUNTS,
+            &EVENTS,
+            &FACTS,
+            &INTERRUPTS,
+            &PACKETS,
+            &PROBES,
+            &REQUESTS,
+            &SCOPE,
+            &STACKS,
+        ] {
+            let by_part = Object::new(compiled, &types).expect(compiled.name).inner;
+            let mut by_all = read(compiled);
+            let own = insns(&by_all);
+            by_all.relocate_btf(&all).expect(compiled.name);
+            let (part, all) = (insns(&by_part), insns(&by_all));
+            let differ: Vec<_> =
+                part.iter().zip(&all).enumerate().filter(|(_, (a, b))| a != b).collect();
+            assert_eq!(differ, [], "{}", compiled.name);
+            let uses_fields = ![CONTENTION.name, PROBES.name].contains(&compiled.name);
+            assert_eq!(insns(&by_part) != own, uses_fields, "{}", compiled.name);
+        }
+    }
+
     fn of(compiled: &Compiled, name: &str) -> (aya_obj::Object, Vec<bpf_insn>) {
         let object = read(compiled);
         let key = object.programs[name].function_key();
@@ -728,7 +776,7 @@ mod tests {
     #[test]
     fn an_unknown_choice_and_a_map_that_is_not_given_are_named() {
         let Ok(bytes) = std::fs::read(BTF_PATH) else { return };
-        let types = Types::parse(&bytes).expect("it is the kernel's");
+        let types = Types::parse(bytes).expect("it is the kernel's");
         let object = Object::new(&CONTENTION, &types).expect("it uses no field");
         let error = object.with(&[], &[], &[]).expect_err("no map");
         assert!(error.to_string().contains("'contentions'"), "{error}");

@@ -221,7 +221,7 @@ impl Setting<'_> {
         let by_cast =
             matches!(way.interrupts, InterruptCount::BesideRunQueue { reach: Reach::Cast, .. });
         let sees_queues = way.throttles && !types.has("marks_throttled");
-        let cast = types.cast().filter(|_| by_cast || sees_queues).map(Extern::Cast);
+        let cast = types.cast().filter(|_| by_cast || sees_queues);
         let of_cpu = matches!(way.interrupts, InterruptCount::OfCpu { .. });
         let variable = types.count_variable().filter(|_| of_cpu);
         let variable = variable.map(|(_, variable)| Extern::Variable(variable));

@@ -36,6 +36,7 @@ use std::os::unix::net::UnixStream;
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
+use std::thread;
 use std::time::Duration;
 
 pub use error::RecordError;
@@ -140,6 +141,11 @@ fn record(
     // Declared before the source, so that its definitions are dropped after the events that use them.
     let bpf = kernel.bpf();
     let may_use_bpf = matches!(plan.source, SourceChoice::Auto | SourceChoice::Bpf);
+    // It takes long, and the other CPUs have nothing to do until the programs are loaded.
+    let read_symbols = || KernelSymbols::read(&Linux);
+    let symbols = (may_use_bpf || plan.stacks.is_some())
+        .then(|| thread::Builder::new().name("fxtrec-symbols".to_owned()).spawn(read_symbols).ok())
+        .flatten();
     let extras = Extras::new(&Linux, may_use_bpf.then_some(&*bpf), &plan)?;
     let stacks = setup::stacks::open(&plan, &facts);
     let notes = stacks.as_ref().ok().and_then(|it| it.as_ref()?.source.notes());
@@ -180,9 +186,9 @@ fn record(
     if let Some(stacks) = &mut stacks {
         stacks.prepare().map_err(refused)?;
     }
-    // This precedes any events, since it takes long.
+    let symbols = symbols.and_then(|reader| reader.join().ok());
     let symbols = match (source.kind(), &stacks) {
-        (SourceKind::Bpf, _) | (_, Some(_)) => KernelSymbols::read(&Linux),
+        (SourceKind::Bpf, _) | (_, Some(_)) => symbols.unwrap_or_else(read_symbols),
         (_, None) => KernelSymbols::default(),
     };
     source.enable().map_err(explain)?;
