@@ -498,16 +498,16 @@ impl Tracker {
     ) {
         let known = self.machine.knows(&before) && said.held > 0;
         let held = Held::of(before, Nanos(self.now), (said.held, said.held_by));
-        let stretches = held.filter(|_| known).and_then(|held| self.periods.place(held));
-        let Some(stretches) = stretches else {
+        let intervals = held.filter(|_| known).and_then(|held| self.periods.place(held));
+        let Some(intervals) = intervals else {
             let since = self.doubtful_since(&before).unwrap_or(before.since.0);
             let reason = if known { Reason::Unplaced } else { Reason::Lost };
             sink.begin(thread as Index, unknown(since, before.cpu, reason));
             return;
         };
-        for stretch in stretches {
+        for interval in intervals {
             for change in
-                self.machine.held_back(&mut self.threads, thread, stretch).into_iter().flatten()
+                self.machine.held_back(&mut self.threads, thread, interval).into_iter().flatten()
             {
                 let about = About::Queue(before.cpu);
                 let (time, state, cpu) = (change.time.0, change.after, before.cpu);

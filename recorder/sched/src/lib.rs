@@ -83,7 +83,7 @@ mod whose;
 
 pub use cpu_state::{CpuInterval, CpuState, Edge, Occupant};
 pub use machine::{Change, Enter, Found, Leave, Left, Lost, Machine, Met, Switch, Switched};
-pub use periods::{Held, Periods, Stretch, is_period, period_of};
+pub use periods::{Held, Periods, TimeInterval, is_period, period_of};
 pub use state::State;
 pub use switch_args::{RequestFacts, SwitchArgs, UsualArgs, WakeupFacts, cpu_of, signed, unsigned};
 pub use threads::{Thread, Threads};
