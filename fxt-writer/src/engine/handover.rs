@@ -149,17 +149,17 @@ impl Engine {
         let start = self.open(state, next);
         let header = self.header_words();
         // This store precedes the position: a program that recovers the memory must not take a record in the new buffer for one of the
-        // filling before the previous one.
+        // lap before the previous one.
         header.wrapped(self.config.mode, next);
         // After the count: until a concurrent reader in another process sees the
         // count, it sees this buffer without data, and so knows that its copy of
-        // the filling before last may be invalid.
+        // the lap before last may be invalid.
         header.rolling_data(part_of(next), start, 0);
         self.move_position(Position::new(next, start))
     }
 
     /// Prepares the buffer of wrapped count `next` for writers, and returns the
-    /// start of its filling; header and position word are set afterwards.
+    /// start of its lap; header and position word are set afterwards.
     fn open(&self, state: &mut State, next: u32) -> usize {
         let index = part_of(next);
         // The soundness of every reservation depends on this.
@@ -201,7 +201,7 @@ impl Engine {
         state.parts[index].phase = Phase::Free;
     }
 
-    /// Moves the position word and returns its old value: the end of the filling
+    /// Moves the position word and returns its old value: the end of the lap
     /// that writers leave. Only the holder of the lock changes the wrapped count,
     /// but writers move the offset up to that moment.
     pub(super) fn move_position(&self, to: Position) -> Position {
@@ -209,7 +209,7 @@ impl Engine {
         Position(self.hot.position.swap(to.0, Ordering::AcqRel))
     }
 
-    /// Ends the filling at `end`.
+    /// Ends the lap at `end`.
     pub(super) fn seal(&self, state: &mut State, end: Position) {
         let index = end.part();
         // Before the count is sealed, so that reclaimed leases do not complete it.
@@ -225,7 +225,7 @@ impl Engine {
         }
     }
 
-    /// A filling is final: everything is committed or fenced off.
+    /// A lap is final: everything is committed or fenced off.
     pub(super) fn complete(&self, state: &mut State, index: usize) {
         let part = &mut state.parts[index];
         part.phase = Phase::Complete;
@@ -237,8 +237,8 @@ impl Engine {
         self.wake(state);
     }
 
-    /// The request to save the filling of that wrapped count. It covers all
-    /// durable data so far, and so everything that the filling's records refer
+    /// The request to save the lap of that wrapped count. It covers all
+    /// durable data so far, and so everything that the lap's records refer
     /// to.
     pub(super) fn request(&self, state: &mut State, wrapped: u32) -> Packet {
         state.durable.announced = state.durable.end;

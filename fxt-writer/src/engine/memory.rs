@@ -558,7 +558,7 @@ impl Engine {
         // AcqRel: the next writer of these words sees them zero; and see
         // `try_reserve`. One attempt: if it fails, another writer has reserved
         // since. The wrapped count in the position ensures that it is the same
-        // filling.
+        // lap.
         let swap = self.hot.position.compare_exchange(
             chunk.after.0,
             back.0,
