@@ -184,7 +184,7 @@ impl<'a> Session<'a> {
         let _ = naming.flatten().map(|mut line| line.clear());
         self.clear_line();
         self.tell_news(&pipeline);
-        let Some(finished) = self.apart(asked, move || pipeline.finish())? else {
+        let Some(finished) = self.in_thread(asked, move || pipeline.finish())? else {
             self.say_cut_short();
             return self.wait_for_command().map(Outcome::cut_short);
         };
@@ -199,7 +199,7 @@ impl<'a> Session<'a> {
         }
         self.conclude(&finished, (cpus, lacking));
         let bytes = finished.totals.record_bytes;
-        let report = match self.apart(asked, move || figures.report(bytes))? {
+        let report = match self.in_thread(asked, move || figures.report(bytes))? {
             Some(report) => self.figures(report, &finished),
             None => {
                 say(self.err, "stopped before the summary was complete: the trace is complete");
@@ -244,7 +244,7 @@ impl<'a> Session<'a> {
 
     /// Runs work that may take long or block forever in another thread: ending a blocked output, or the report of a long trace. Returns
     /// `None` if a user requested the end more often than the limit in that time; the thread then ends with the process.
-    fn apart<T: Send + 'static>(
+    fn in_thread<T: Send + 'static>(
         &mut self,
         asked: u32,
         work: impl FnOnce() -> T + Send + 'static,
