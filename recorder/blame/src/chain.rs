@@ -181,7 +181,7 @@ pub enum Wakers {
     /// They are followed: their activity during the wait is examined.
     Followed,
     /// They are only named.
-    Told,
+    OnlyNamed,
 }
 
 /// What a thread did in an interval that has ended, and which threads it waited for.
@@ -457,7 +457,7 @@ impl Walk<'_> {
         }
         self.holders += 1;
         let last = self.log.last(owner)?;
-        self.wakers = Wakers::Told;
+        self.wakers = Wakers::OnlyNamed;
         let frame = self.frame(owner, within, last);
         self.wakers = Wakers::Followed;
         Some(Box::new(frame))

@@ -585,7 +585,7 @@ mod tests {
 
     #[test]
     fn what_the_kernel_refused_is_reported_with_the_losses_that_it_would_have_prevented() {
-        let told = |change: fn(&mut Sample)| {
+        let reported = |change: fn(&mut Sample)| {
             let mut machine = Machine::new();
             machine.calm();
             machine.pass(3100, 100, change);
@@ -596,15 +596,15 @@ mod tests {
             machine.watch.causes(denied)[0].to_string()
         };
         assert_eq!(
-            told(|sample| sample.capture.queued += 2950 * MS),
+            reported(|sample| sample.capture.queued += 2950 * MS),
             "5 on CPU 1: the capture thread waited for a CPU (2.95 s in all, at most 2.95 s at a time); \
              real-time priority was refused: EPERM"
         );
         assert_eq!(
-            told(|sample| sample.capture.major_faults += 7),
+            reported(|sample| sample.capture.major_faults += 7),
             "5 on CPU 1: memory was short: the capture thread waited for 7 pages from disk (3.00 s in all, at most 3.00 s at a time); locking memory was refused: ENOMEM"
         );
-        assert!(!told(|sample| sample.drain.queued += 1).contains("refused"));
+        assert!(!reported(|sample| sample.drain.queued += 1).contains("refused"));
     }
 
     #[test]

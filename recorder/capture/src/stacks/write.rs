@@ -10,7 +10,7 @@ use fxt_writer::record::{self, Backtrace, Blob, BlobType, ProcessName, Record, U
 use fxt_writer::{Arg, Koid, Text, ThreadName, Ticks, Value, text};
 use rustc_hash::{FxHashMap, FxHashSet};
 
-use super::collector::{KERNEL, Mapping, Module, Told};
+use super::collector::{KERNEL, Mapping, Message, Module};
 use super::perfetto::{self, Known, Sample, Samples};
 use super::places::Places;
 use super::{Counts, Kept, waited};
@@ -182,10 +182,10 @@ impl Records {
     pub(super) fn write<L: Lanes>(
         &mut self,
         encoder: &mut Encoder<L>,
-        told: &Told,
+        message: &Message,
     ) -> Result<(), Closed> {
-        match told {
-            Told::Code { program: number, tid, until, modules, mappings } => {
+        match message {
+            Message::Code { program: number, tid, until, modules, mappings } => {
                 let (kept, mut added) = (self.kept, 0);
                 let time = Ticks((*until).max(self.begin).0);
                 let Some(program) = self.program(encoder, *number, (*tid, *until))? else {
@@ -204,8 +204,8 @@ impl Records {
                 Ok(())
             }
             // No trace contains the event that ended it.
-            Told::Stack { until, .. } if *until < self.begin => Ok(()),
-            Told::Stack { program, tid, since, until, weight, flags, frames } => {
+            Message::Stack { until, .. } if *until < self.begin => Ok(()),
+            Message::Stack { program, tid, since, until, weight, flags, frames } => {
                 let (process, thread) = match encoder.owner(*tid, *until)? {
                     // An interrupt of an idle CPU wakes a thread.
                     _ if *tid == Tid(0) => (KERNEL_PROCESS, KERNEL_PROCESS),
@@ -234,8 +234,8 @@ impl Records {
                 encoder.lanes().rolling(&Backtrace { time, thread, flags: *flags, frames })?;
                 Ok(())
             }
-            Told::Waited { until, .. } if *until < self.begin => Ok(()),
-            Told::Waited { tid, since, until, waited: found } => {
+            Message::Waited { until, .. } if *until < self.begin => Ok(()),
+            Message::Waited { tid, since, until, waited: found } => {
                 match encoder.owner(*tid, *until)? {
                     Owner::Recorded { process, thread } => {
                         let thread = ThreadName::Inline { process, thread };
@@ -244,7 +244,7 @@ impl Records {
                     Owner::Unwanted | Owner::Unknown => Ok(()),
                 }
             }
-            Told::Symbol { program, address, name } => {
+            Message::Symbol { program, address, name } => {
                 let Some(program) = self.programs.get_mut(program) else { return Ok(()) };
                 if self.kept == Kept::Whole {
                     let place = (*address, program.module_of(*address));
@@ -263,13 +263,13 @@ impl Records {
                 self.forget_if_full();
                 Ok(())
             }
-            Told::Over { program: number } => {
+            Message::Over { program: number } => {
                 if let Some(program) = self.programs.get_mut(number) {
                     self.over.push_back((program.last, *number));
                 }
                 Ok(())
             }
-            Told::Settled(_) => Ok(()),
+            Message::Settled(_) => Ok(()),
         }
     }
 
@@ -549,7 +549,7 @@ mod tests {
         let threads = Threads::new(Ids::Initial, Box::new(Empty));
         let mut encoder = Encoder::new(Vec::<u8>::new(), threads, false, recorder);
         let mut records = Records::new(Kept::Whole, Nanos(100));
-        let stack = |tid, until| Told::Stack {
+        let stack = |tid, until| Message::Stack {
             program: 0,
             tid: Tid(tid),
             since: Nanos(until - 10),
@@ -559,8 +559,8 @@ mod tests {
             frames: vec![1 << 63],
         };
         // One is written, one is from before the recording, and one belongs to an unknown thread.
-        for told in [stack(0, 200), stack(0, 50), stack(7, 210)] {
-            records.write(&mut encoder, &told).expect("memory has room");
+        for message in [stack(0, 200), stack(0, 50), stack(7, 210)] {
+            records.write(&mut encoder, &message).expect("memory has room");
         }
         let counts = records.counted(Counts { lost: 3, ..Counts::default() });
         let expected = Counts {
