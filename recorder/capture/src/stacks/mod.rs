@@ -255,7 +255,7 @@ impl Stacks {
         while self.looks_ahead {
             match self.messages.try_recv() {
                 Ok(Message::Settled(_)) | Err(TryRecvError::Disconnected) => {
-                    self.looks_ahead = false
+                    self.looks_ahead = false;
                 }
                 Ok(message) => self.early.push_back(message),
                 Err(TryRecvError::Empty) => break,
