@@ -98,8 +98,9 @@ impl Engine {
 
         let base = self.division.rolling_base(part);
         for span in data {
-            // SAFETY: within the part. Its phase was Complete with no view alive, and is Clearing now: no writer has a reservation in its
-            // data (abandoned reservations are in the gaps, not in the data), no view can be created, and no other thread clears it.
+            // SAFETY: the span is within the part. The part's phase was Complete with no view alive, and is Clearing now: no writer has a
+            // reservation in its data (abandoned reservations are in the gaps, not in the data), no view can be created, and no other
+            // thread clears it.
             unsafe { self.memory.clear(base + span.start..base + span.end) };
         }
 
@@ -193,9 +194,8 @@ impl Engine {
         let base = self.division.rolling_base(index);
         self.header_words().rolling_cleared(index, self.division.rolling);
         for span in state.parts[index].data() {
-            // SAFETY: within the part, whose phase is Complete with no view alive
-            // (the callers ensure this, and the lock preserves it). Its data has no
-            // writer any more: see `saved`.
+            // SAFETY: the span is within the part, whose phase is Complete with no view alive (the callers ensure this, and the lock
+            // preserves it). Its data has no writer any more: see `saved`.
             unsafe { self.memory.clear(base + span.start..base + span.end) };
         }
         state.parts[index].phase = Phase::Free;

@@ -317,7 +317,7 @@ impl<W: SharedWords> Remote<W> {
     fn copy_durable(&self, words: Range<u64>) -> Vec<u64> {
         let base = self.division.durable_base();
         let size = self.division.durable as u64;
-        // If the part has no words, the range is empty. Below the part's size, hence a usize.
+        // If the part has no words, the range is empty. It is less than the part's size, so it fits a usize.
         words.map(|count| self.words.load(base + (count % size) as usize)).collect()
     }
 

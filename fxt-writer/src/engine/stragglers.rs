@@ -93,8 +93,8 @@ impl Engine {
                 if fence.counter != counter {
                     return true;
                 }
-                // SAFETY: within the part. Only the writers of this count had reservations here, and they are finished because the count is
-                // complete. These words have not been part of any lap or view since.
+                // SAFETY: the words are within the part. Only the writers of this count had reservations here, and they are finished
+                // because the count is complete. These words have not been part of any lap or view since.
                 unsafe { self.memory.clear(base + fence.words.start..base + fence.words.end) };
                 false
             });

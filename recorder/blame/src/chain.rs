@@ -565,7 +565,7 @@ fn is_missed(entry: &Entry) -> bool {
 }
 
 impl Frame {
-    /// The time taken from the slice in which it ends; the slice has continued since.
+    /// Updates the time taken from the slice in which the interval ends, because the slice continued after that end.
     pub(crate) fn end_in_slice(&mut self, of_slice: Taken) {
         if let Some(Step { what: What::Ran { taken, all_taken, .. }, .. }) = self.steps.last_mut() {
             *all_taken = of_slice.steal.saturating_add(of_slice.irq);

@@ -724,7 +724,7 @@ mod tests {
         }
         let mut occupants = Vec::new();
         log.occupants(CPU, log.anchor_of_cpu(CPU), (1, 21), |on_cpu, ns| {
-            occupants.push((on_cpu, ns))
+            occupants.push((on_cpu, ns));
         });
         let in_turn = (1..21).rev().map(|time| (OnCpu::Thread(((time + 1) % 2) as Index), 1));
         assert_eq!(occupants, in_turn.collect::<Vec<_>>());

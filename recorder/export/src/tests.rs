@@ -404,7 +404,7 @@ fn threads_of_the_recorder_are_marked() {
 
 #[test]
 fn a_file_says_its_version_and_is_sorted_and_packed_to_be_pruned_by_time() {
-    // More than a row group of slices that end in another order than they begin.
+    // More slices than a row group has; the order of their ends differs from that of their beginnings.
     let mut scene = Scene::new();
     let turns = ROWS as u64;
     scene.switch(1, 1, 0, Leaves::R, 201);

@@ -14,7 +14,7 @@ use crate::state::State;
 pub struct Thread {
     /// Start of its state; 0 before its first event.
     pub since: Nanos,
-    /// The machine's count of doubts when the state began.
+    /// How often states of the machine had become doubtful when this state began.
     pub(crate) epoch: u32,
     /// The CPU that it has, waits for, or had last.
     pub cpu: Cpu,

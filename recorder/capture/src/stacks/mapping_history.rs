@@ -39,7 +39,7 @@ pub(super) const MOST: usize = 48 * 1024;
 /// The size of one mapping, in bytes.
 pub(super) const UNIT: usize = 256;
 
-/// The size by which these mappings are counted.
+/// The size that these mappings count as, in units of [`UNIT`] bytes.
 fn units_of(mappings: &[ExecutableMapping]) -> usize {
     mappings.iter().map(|mapping| 1 + mapping.bytes() / UNIT).sum()
 }

@@ -35,10 +35,10 @@ pub(super) const MOST_FACTS: usize = 96 * 1024;
 /// [`MOST_FACTS`], including processes that still exist.
 pub(super) const OVER_FACTS: usize = 32 * 1024;
 
-/// The size in bytes by which a name is counted.
+/// A name counts as one fact, and as one more for every 64 bytes.
 pub(super) const FACT_BYTES: usize = 64;
 
-/// The size by which a name is counted.
+/// The number of facts that a name counts as.
 fn facts_of(name: &str) -> usize {
     1 + name.len() / FACT_BYTES
 }
@@ -49,7 +49,7 @@ struct Program {
     process: Koid,
     code: Places<(Module, Mapping)>,
     names: FxHashMap<u64, Arc<str>>,
-    /// The size by which its names are counted.
+    /// The number of facts that its names count as.
     name_facts: usize,
     /// The numbers of the modules that are already in the file.
     written: FxHashSet<u16>,

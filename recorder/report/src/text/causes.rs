@@ -47,7 +47,7 @@ pub(super) fn stopped(report: &Report) -> Option<String> {
     let reported: Vec<String> = report.quotas.iter().take(MAX_CGROUPS).map(one).collect();
     let rest = match report.quotas.len().saturating_sub(MAX_CGROUPS) {
         0 => String::new(),
-        more => format!(", {more} more for less"),
+        more => format!(", {more} more for less time"),
     };
     // If the recording does not show which threads a quota stopped, the text says so.
     let which = match report.causes.has(Cause::Throttled) {

@@ -446,7 +446,7 @@ fn stolen(host: &StealGrowth) -> Option<String> {
     let reported: Vec<String> = shares.iter().take(STOLEN_CPUS).map(one).collect();
     let rest = match shares.len().saturating_sub(STOLEN_CPUS) {
         0 => String::new(),
-        more => format!(", less of {more} more"),
+        more => format!(", less of {}", counted(more as u64, "more CPU", "more CPUs")),
     };
     (!reported.is_empty()).then(|| format!("the host took {}{rest}", reported.join(", ")))
 }
@@ -464,7 +464,7 @@ fn stopped(quotas: &QuotaGrowth) -> Option<String> {
     let reported: Vec<String> = quotas.stopped.iter().take(STOPPED_CGROUPS).map(one).collect();
     let rest = match quotas.stopped.len().saturating_sub(STOPPED_CGROUPS) {
         0 => String::new(),
-        more => format!(", {more} more for less"),
+        more => format!(", {more} more for less time"),
     };
     (!reported.is_empty()).then(|| format!("stopped {}{rest}", reported.join(", ")))
 }
@@ -520,7 +520,7 @@ mod tests {
         let two = "the host took 50.0 % of CPU 2, 3.1 % of CPU 0";
         assert_eq!(host(&[31_000, 0, 500_000]).as_deref(), Some(two));
         let many = host(&[2_000; 7]).expect("a line");
-        assert!(many.ends_with("0.2 % of CPU 3, less of 3 more"), "{many}");
+        assert!(many.ends_with("0.2 % of CPU 3, less of 3 more CPUs"), "{many}");
     }
 
     #[test]
@@ -539,7 +539,7 @@ mod tests {
         assert_eq!(growth(&[("/x", 12, 306), ("/a/b", 1, 5)]).as_deref(), Some(one));
         let many = growth(&[("/a", 9, 9), ("/b", 8, 8), ("/c", 7, 7), ("/d", 6, 6), ("/e", 5, 5)]);
         let many = many.expect("a line");
-        assert!(many.ends_with("/c for 7.00 ms in 7 periods, 2 more for less"), "{many}");
+        assert!(many.ends_with("/c for 7.00 ms in 7 periods, 2 more for less time"), "{many}");
     }
 
     #[test]

@@ -402,7 +402,7 @@ fn the_span_that_is_longest_beyond_its_median_is_chosen() {
 #[test]
 fn only_command_and_what_it_started_are_asked_about_without_a_thread() {
     let mut scene = inversion();
-    // Another thread waits for longer, and existed earlier.
+    // Another thread, which existed earlier, waits longer.
     scene.switch(510_000, 0, 0, Leaves::R, 50);
     scene.switch(511_000, 0, 50, Leaves::R, 201);
     scene.switch(761_000, 0, 201, Leaves::S, 50);

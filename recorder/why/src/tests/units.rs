@@ -703,8 +703,8 @@ fn a_timed_wait_for_a_lock_is_idle_if_no_other_thread_of_the_process_works() {
     }
 }
 
-/// A client asks a worker through a thread that passes requests on, which another process has if `processes`. Each request takes 100 us,
-/// number 20 takes 50 ms. `stack` says where in the code each of the worker's waits is, if that is recorded.
+/// A client asks a worker through a thread that passes requests on; if `is_other`, that thread belongs to another process. Each request
+/// takes 100 us, number 20 takes 50 ms. `stack` says where in the code each of the worker's waits is, if that is recorded.
 fn passed_on(is_other: bool, stack: impl Fn(u64) -> Option<&'static str>) -> Scene {
     let worker = if is_other { 201 } else { 102 };
     let passes_on = worker + 1;

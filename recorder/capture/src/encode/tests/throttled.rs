@@ -148,7 +148,7 @@ fn where_queues_are_throttled_each_thread_that_waits_in_one_is_told_for_how_long
     scene.at(210, 0, switch(7, "S", 6));
     let reported = scene.scheduled();
     let tells = |text: &str| {
-        assert!(reported.iter().any(|reported| reported == text), "{text}: {reported:#?}")
+        assert!(reported.iter().any(|reported| reported == text), "{text}: {reported:#?}");
     };
     tells("100 cpu 0: 5 (1024) running -> 6 (1024)");
     tells("120 cpu 0: 6 (1024) running -> 0 (idle) throttled=true");
