@@ -241,7 +241,7 @@ struct Endless {
     bytes: &'static [u8],
     at: usize,
     _end: Arc<()>,
-    _told: Sender<()>,
+    _shown: Sender<()>,
 }
 
 impl Read for Endless {
@@ -254,8 +254,8 @@ impl Read for Endless {
 }
 
 fn endless() -> (Endless, Arc<()>, Receiver<()>) {
-    let (end, (told, hears)) = (Arc::new(()), channel());
-    (Endless { bytes: &trace().bytes, at: 0, _end: end.clone(), _told: told }, end, hears)
+    let (end, (shown, hears)) = (Arc::new(()), channel());
+    (Endless { bytes: &trace().bytes, at: 0, _end: end.clone(), _shown: shown }, end, hears)
 }
 
 /// Reads past the position at which a thread takes over.

@@ -231,7 +231,7 @@ fn misaligned_memory_is_refused() {
     let mut memory = vec![0_u64; WORDS];
     let base = NonNull::from(&mut memory[0]).cast::<u8>();
     let config = Config { bytes: BYTES - 8, ..Config::default() };
-    // SAFETY: within the vector, which outlives the call; the call refuses.
+    // SAFETY: the memory is within the vector, which outlives the call; the call fails.
     let refused = unsafe { Engine::with_memory(config, base.add(1), (), |_| ()) };
     assert_eq!(refused.err(), Some(ConfigError::Misaligned));
 }

@@ -381,7 +381,7 @@ mod tests {
     ) -> (String, mpsc::Receiver<String>) {
         let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
         let url = format!("http://{}", listener.local_addr().expect("bound"));
-        let (told, paths) = mpsc::channel();
+        let (reported, paths) = mpsc::channel();
         std::thread::spawn(move || {
             // Connections that are not answered stay open.
             let mut silent = Vec::new();
@@ -396,7 +396,7 @@ mod tests {
                     Some(bytes) => drop(connection.write_all(&bytes)),
                     None => silent.push(connection),
                 }
-                if told.send(path).is_err() {
+                if reported.send(path).is_err() {
                     return;
                 }
             }

@@ -21,11 +21,11 @@
 
 #![forbid(unsafe_code)]
 
-pub mod apart;
 pub mod cli;
 pub mod commands;
 pub mod config;
 pub mod debuginfod;
+pub mod file_worker;
 pub mod program;
 
 pub use fxtrec_blame as blame;

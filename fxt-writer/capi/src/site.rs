@@ -56,10 +56,10 @@ impl CSite {
     /// The same as [`known`](Self::known).
     #[cold]
     unsafe fn look_up(&self, args: &[Arg]) -> &'static Known {
-        // SAFETY: strings, guaranteed by the caller.
+        // SAFETY: the caller guarantees that these are strings.
         let (category, name) = unsafe { (text(self.category), text(self.name)) };
         let names = args.iter().map(|arg| {
-            // SAFETY: a string, guaranteed by the caller.
+            // SAFETY: the caller guarantees that this is a string.
             let name = unsafe { text(arg.name) };
             (arg.name.addr(), Name::leaked(&name))
         });

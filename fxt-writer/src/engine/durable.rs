@@ -187,7 +187,7 @@ impl Engine {
     /// The index in memory of the word that is number `count` since the start.
     pub(super) fn durable_word(&self, count: u64) -> usize {
         let within = count % self.division.durable as u64;
-        // Below the part's size, hence a usize.
+        // It is less than the part's size, so it fits a usize.
         self.division.durable_base() + within as usize
     }
 }

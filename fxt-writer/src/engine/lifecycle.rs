@@ -101,7 +101,7 @@ impl Engine {
         }
     }
 
-    /// The request for the last filling, unless there is nothing to save.
+    /// The request for the last lap, unless there is nothing to save.
     fn last_request(&self, state: &mut State, last: u32) -> Option<Packet> {
         let part = &mut state.parts[part_of(last)];
         if part.phase != Phase::Complete || part.wrapped != last {

@@ -130,8 +130,7 @@ mod native {
         /// `range` must lie within the memory, and no thread may store to its words while the slice lives.
         pub(in super::super) unsafe fn bytes(&self, range: Range<usize>) -> &[u8] {
             debug_assert!(range.start <= range.end && range.end <= self.words);
-            // SAFETY: within the memory and free of writers, guaranteed by the caller;
-            // any bytes are valid u8.
+            // SAFETY: the caller guarantees that the range is within the memory and has no writers; any bytes are valid u8.
             unsafe {
                 std::slice::from_raw_parts(
                     self.base.as_ptr().add(range.start).cast::<u8>(),
@@ -147,7 +146,7 @@ mod native {
         /// `range` must lie within the memory, and no other thread may access its words during the call.
         pub(in super::super) unsafe fn clear(&self, range: Range<usize>) {
             debug_assert!(range.start <= range.end && range.end <= self.words);
-            // SAFETY: within the memory and exclusively ours, guaranteed by the caller.
+            // SAFETY: the caller guarantees that the range is within the memory and exclusively ours.
             unsafe { self.base.as_ptr().add(range.start).write_bytes(0, range.len()) }
         }
     }
@@ -558,7 +557,7 @@ impl Engine {
         // AcqRel: the next writer of these words sees them zero; and see
         // `try_reserve`. One attempt: if it fails, another writer has reserved
         // since. The wrapped count in the position ensures that it is the same
-        // filling.
+        // lap.
         let swap = self.hot.position.compare_exchange(
             chunk.after.0,
             back.0,

@@ -102,7 +102,7 @@ struct Hot {
     position: AtomicU64,
     /// End of the room in each rolling buffer, in words within it.
     limit: [AtomicUsize; 2],
-    /// Which count each rolling buffer's filling uses.
+    /// Which count each rolling buffer's lap uses.
     counter: [AtomicUsize; 2],
     /// The position at which there is no room until a buffer is given back;
     /// [`Position::NOWHERE`] if there may be room.

@@ -160,7 +160,7 @@ pub struct Remote<W> {
     durable_saved: u64,
     /// The largest number of durable words that waited to be saved at a time.
     durable_peak: u64,
-    /// The wrapped count of the next filling to save.
+    /// The wrapped count of the next lap to save.
     next: u32,
 }
 
@@ -169,7 +169,7 @@ struct Copies {
     wrapped: u32,
     durable_end: u64,
     durable: Vec<u64>,
-    fillings: Vec<Vec<u64>>,
+    laps: Vec<Vec<u64>>,
     /// The counts that were determined during copying.
     tally: Tally,
     /// Whether writers were held.
@@ -230,14 +230,14 @@ impl<W: SharedWords> Remote<W> {
         let header = self.header().ok_or(RemoteError::NoHeader)?;
         // The buffer is final: an end of zero means that it is empty.
         let part = part_of(request.data32);
-        let filling = match header.rolling_end[part] {
+        let lap = match header.rolling_end[part] {
             0 => Vec::new(),
-            _ => self.copy(self.filling(&header, part)?),
+            _ => self.copy(self.lap(&header, part)?),
         };
         let durable = self.copy_durable(self.durable_saved..durable_end);
         self.words.let_go();
-        let (wrapped, fillings, tally) = (request.data32, vec![filling], Tally::default());
-        let copies = Copies { wrapped, durable_end, durable, fillings, tally, held: false };
+        let (wrapped, laps, tally) = (request.data32, vec![lap], Tally::default());
+        let copies = Copies { wrapped, durable_end, durable, laps, tally, held: false };
         Ok(self.take(&copies, admit))
     }
 
@@ -269,7 +269,7 @@ impl<W: SharedWords> Remote<W> {
         Ok(copies_admitted(&copies, admit))
     }
 
-    /// Whether the filling with this wrapped count comes after all saved ones.
+    /// Whether the lap with this wrapped count comes after all saved ones.
     /// Counts wrap around, so half of all values precede any given count.
     fn is_unsaved(&self, wrapped: u32) -> bool {
         wrapped.wrapping_sub(self.next) <= u32::MAX / 2
@@ -292,7 +292,7 @@ impl<W: SharedWords> Remote<W> {
 
     /// The span of a rolling buffer's data in memory: to the end in the header,
     /// or to the buffer's end while it is open.
-    fn filling(&self, header: &Header, part: usize) -> Result<Range<usize>, RemoteError> {
+    fn lap(&self, header: &Header, part: usize) -> Result<Range<usize>, RemoteError> {
         let capacity = self.division.rolling * WORD_BYTES;
         let (start, end) = (header.rolling_start[part], header.rolling_end[part]);
         let within = |bytes: u64| {
@@ -317,7 +317,7 @@ impl<W: SharedWords> Remote<W> {
     fn copy_durable(&self, words: Range<u64>) -> Vec<u64> {
         let base = self.division.durable_base();
         let size = self.division.durable as u64;
-        // If the part has no words, the range is empty. Below the part's size, hence a usize.
+        // If the part has no words, the range is empty. It is less than the part's size, so it fits a usize.
         words.map(|count| self.words.load(base + (count % size) as usize)).collect()
     }
 
@@ -334,8 +334,8 @@ impl<W: SharedWords> Remote<W> {
 fn copies_admitted(copies: &Copies, admit: &mut dyn FnMut(&mut [u64]) -> bool) -> Piece {
     let mut piece = Piece { tally: copies.tally, held: copies.held, ..Piece::default() };
     admitted(&copies.durable, &mut piece.durable, &mut piece.tally, admit);
-    for filling in &copies.fillings {
-        admitted(filling, &mut piece.rolling, &mut piece.tally, admit);
+    for lap in &copies.laps {
+        admitted(lap, &mut piece.rolling, &mut piece.tally, admit);
     }
     piece
 }

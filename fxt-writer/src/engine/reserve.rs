@@ -75,9 +75,9 @@ impl Engine {
 
     /// Room in the current buffer, or the position at which there was none.
     ///
-    /// Limit and count are loaded before the swap, yet belong to the filling
-    /// whose position is swapped. They are stored (release) before the position that opens the filling, and that position was loaded first
-    /// here (acquire), so they belong to this filling or a later one. Later is impossible: they are stored again only after the position
+    /// Limit and count are loaded before the swap, yet belong to the lap
+    /// whose position is swapped. They are stored (release) before the position that opens the lap, and that position was loaded first
+    /// here (acquire), so they belong to this lap or a later one. Later is impossible: they are stored again only after the position
     /// has moved on, by a swap that acquires what our swap releases, so that our loads happen before those stores.
     #[inline]
     pub(super) fn try_reserve(&self, words: usize) -> Result<RollingSlot<'_>, Position> {

@@ -47,19 +47,19 @@ pub(super) struct Fence {
 #[derive(Debug)]
 pub(super) struct Part {
     pub(super) phase: Phase,
-    /// The wrapped count of the current filling.
+    /// The wrapped count of the current lap.
     pub(super) wrapped: u32,
-    /// First word of the current filling.
+    /// First word of the current lap.
     pub(super) start: usize,
     /// Its end; known once sealed.
     pub(super) end: usize,
     pub(super) sealed_at: Option<Instant>,
-    /// The count of the current filling; `None` if it still waits for an
+    /// The count of the current lap; `None` if it still waits for an
     /// abandoned writer, and another must be found.
     pub(super) counter: Option<usize>,
-    /// Spans of the current filling that are not part of its data.
+    /// Spans of the current lap that are not part of its data.
     pub(super) gaps: Vec<Range<usize>>,
-    /// Spans that no filling may use.
+    /// Spans that no lap may use.
     pub(super) fences: Vec<Fence>,
 }
 
@@ -77,7 +77,7 @@ impl Part {
         }
     }
 
-    /// The spans of the current filling that hold data, in order.
+    /// The spans of the current lap that hold data, in order.
     pub(super) fn data(&self) -> Vec<Range<usize>> {
         let mut spans = Vec::with_capacity(self.gaps.len() + 1);
         let mut at = self.start;
@@ -140,7 +140,7 @@ impl DurableRing {
 pub(super) struct State {
     pub(super) parts: [Part; 2],
     pub(super) durable: DurableRing,
-    /// Counts that no filling uses.
+    /// Counts that no lap uses.
     pub(super) spare: Vec<usize>,
     /// Counts that wait for an abandoned writer.
     pub(super) lost: Vec<usize>,
@@ -148,10 +148,10 @@ pub(super) struct State {
     pub(super) leases: Vec<Arc<Held>>,
     /// Whether records are accepted.
     pub(super) running: bool,
-    /// The filling that [`finish`](super::Engine::finish) ended: its packet is
+    /// The lap that [`finish`](super::Engine::finish) ended: its packet is
     /// returned there instead of being sent.
     pub(super) last: Option<u32>,
-    /// The oldest filling for which it returned a request.
+    /// The oldest lap for which it returned a request.
     pub(super) first: Option<u32>,
     /// A packet to be sent when the lock is released.
     pub(super) outbox: Option<Packet>,

@@ -181,7 +181,7 @@ pub enum Wakers {
     /// They are followed: their activity during the wait is examined.
     Followed,
     /// They are only named.
-    Told,
+    OnlyNamed,
 }
 
 /// What a thread did in an interval that has ended, and which threads it waited for.
@@ -457,7 +457,7 @@ impl Walk<'_> {
         }
         self.holders += 1;
         let last = self.log.last(owner)?;
-        self.wakers = Wakers::Told;
+        self.wakers = Wakers::OnlyNamed;
         let frame = self.frame(owner, within, last);
         self.wakers = Wakers::Followed;
         Some(Box::new(frame))
@@ -565,7 +565,7 @@ fn is_missed(entry: &Entry) -> bool {
 }
 
 impl Frame {
-    /// The time taken from the slice in which it ends; the slice has continued since.
+    /// Updates the time taken from the slice in which the interval ends, because the slice continued after that end.
     pub(crate) fn end_in_slice(&mut self, of_slice: Taken) {
         if let Some(Step { what: What::Ran { taken, all_taken, .. }, .. }) = self.steps.last_mut() {
             *all_taken = of_slice.steal.saturating_add(of_slice.irq);

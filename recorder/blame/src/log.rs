@@ -695,7 +695,7 @@ mod tests {
     }
 
     /// From the last entry of a thread backwards: time, state, system call and the time that was taken.
-    fn told(log: &Log, thread: Index) -> Vec<(u64, State, Option<u64>, Taken)> {
+    fn reported(log: &Log, thread: Index) -> Vec<(u64, State, Option<u64>, Taken)> {
         let (mut found, mut next) = (Vec::new(), log.last(thread));
         while let Some((id, entry)) = next.and_then(|id| Some((id, log.get(id)?))) {
             found.push((entry.time, entry.state, entry.syscall(), log.taken_of(id)));
@@ -720,11 +720,11 @@ mod tests {
         // Before the first switch, the thread on the CPU is unknown.
         assert_eq!(log.entries.len(), 21);
         for thread in [0, 1] {
-            assert_eq!(told(&log, thread), expected(thread, 1..21));
+            assert_eq!(reported(&log, thread), expected(thread, 1..21));
         }
         let mut occupants = Vec::new();
         log.occupants(CPU, log.anchor_of_cpu(CPU), (1, 21), |on_cpu, ns| {
-            occupants.push((on_cpu, ns))
+            occupants.push((on_cpu, ns));
         });
         let in_turn = (1..21).rev().map(|time| (OnCpu::Thread(((time + 1) % 2) as Index), 1));
         assert_eq!(occupants, in_turn.collect::<Vec<_>>());
@@ -772,12 +772,12 @@ mod tests {
             log.forget_before(from);
             assert_eq!(log.entries.len() as u64, 41 - from, "those after it");
             for thread in [0, 1] {
-                assert_eq!(told(&log, thread), expected(thread, from..42), "and one before");
+                assert_eq!(reported(&log, thread), expected(thread, from..42), "and one before");
             }
             log.taken(3, Taken { steal: 0, irq: from });
             let irq = Taken { steal: 0, irq: from };
-            assert_eq!(told(&log, 3), [(1, State::Running, None, irq)]);
-            assert_eq!(told(&log, 2), [(1, State::Sleeping, Some(202), Taken::default())]);
+            assert_eq!(reported(&log, 3), [(1, State::Running, None, irq)]);
+            assert_eq!(reported(&log, 2), [(1, State::Sleeping, Some(202), Taken::default())]);
             assert_eq!(log.last(2).and_then(|id| log.lock_of(id)), Some(lock));
             let mut occupants = 0;
             let anchor = log.anchor_of_cpu(CPU);
@@ -846,7 +846,7 @@ mod tests {
                 }
                 let from = since + pick(time - since + 1);
                 let to = from + pick(time - from + 1);
-                for wakers in [Wakers::Told, Wakers::Followed] {
+                for wakers in [Wakers::OnlyNamed, Wakers::Followed] {
                     let follow = |log: &Log| follow(log, thread, (from, to), wakers);
                     let [all, some] = [&all, &some].map(|log| format!("{:?}", follow(log)));
                     assert_eq!(all, some, "{seed}: {from} to {to}");
@@ -865,7 +865,7 @@ mod tests {
         assert_eq!((log.entries.len(), log.next), (10, 26));
         assert_eq!(log.is_rolling_since(), Some(31));
         for thread in [0, 1] {
-            assert_eq!(told(&log, thread), expected(thread, 31..41));
+            assert_eq!(reported(&log, thread), expected(thread, 31..41));
         }
         // For only some of these, more time was taken than the field can hold.
         assert_eq!(log.large.len(), 7);

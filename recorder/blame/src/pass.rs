@@ -80,7 +80,7 @@ struct Late {
     at: usize,
     frame: Frame,
     /// Whether the slice has ended as well.
-    is_told: bool,
+    is_reported: bool,
 }
 
 impl<T, F> std::fmt::Debug for Follower<'_, T, F> {
@@ -113,12 +113,12 @@ impl<'a, T: Lasting, F: FnMut(&Tracker, usize, Frame)> Follower<'a, T, F> {
             let Some(thread) = tracker.known_threads.find(koid) else { continue };
             match self.wakers {
                 Wakers::Followed => tracker.settle(self),
-                Wakers::Told => tracker.settle_thread(thread, self),
+                Wakers::OnlyNamed => tracker.settle_thread(thread, self),
             }
             let frame = chain::follow(&self.log, thread, (from, to), self.wakers);
             let is_in_slice = self.log.has_cpu_since(thread).is_some_and(|since| since < to);
             match is_in_slice && self.wakers == Wakers::Followed {
-                true => self.late.push(Late { thread, at, frame, is_told: false }),
+                true => self.late.push(Late { thread, at, frame, is_reported: false }),
                 false => (self.found)(tracker, at, frame),
             }
         }
@@ -135,7 +135,7 @@ impl<'a, T: Lasting, F: FnMut(&Tracker, usize, Frame)> Follower<'a, T, F> {
     /// Reports intervals whose last slice has ended, or all.
     fn tell_late(&mut self, tracker: &Tracker, all: bool) {
         for late in std::mem::take(&mut self.late) {
-            match late.is_told || all {
+            match late.is_reported || all {
                 true => (self.found)(tracker, late.at, late.frame),
                 false => self.late.push(late),
             }
@@ -154,7 +154,7 @@ impl<T: Lasting, F: FnMut(&Tracker, usize, Frame)> Sink for Follower<'_, T, F> {
     fn begin(&mut self, thread: Index, begin: Begin) {
         self.log.begin(thread, begin);
         for late in self.late.iter_mut().filter(|late| late.thread == thread) {
-            late.is_told = true;
+            late.is_reported = true;
         }
     }
 
@@ -165,9 +165,9 @@ impl<T: Lasting, F: FnMut(&Tracker, usize, Frame)> Sink for Follower<'_, T, F> {
     fn taken(&mut self, thread: Index, steal: u64, irq: u64) {
         let taken = Taken { steal, irq };
         self.log.taken(thread, taken);
-        let waits = |late: &&mut Late| late.thread == thread && !late.is_told;
+        let waits = |late: &&mut Late| late.thread == thread && !late.is_reported;
         for late in self.late.iter_mut().filter(waits) {
-            late.is_told = true;
+            late.is_reported = true;
             late.frame.end_in_slice(taken);
         }
     }

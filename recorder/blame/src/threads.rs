@@ -39,7 +39,7 @@ impl Recorders {
 }
 
 /// The limit, in bytes, for names that programs gave their threads and processes, with the overhead of each.
-pub const MOST_TOLD_BYTES: usize = 32 << 20;
+pub const MOST_NAME_BYTES: usize = 32 << 20;
 
 /// The overhead of a thread or process with a name, in bytes: slots in a half-full map.
 const NAMED_BYTES: usize = 160;
@@ -63,7 +63,7 @@ impl NameBudget {
         // It may also be kept as an earlier name.
         let for_name = if is_new_name { NAME_BYTES + 2 * name.len() } else { 0 };
         let bytes = for_name + if is_new { NAMED_BYTES } else { 0 };
-        let has_room = self.bytes + bytes <= MOST_TOLD_BYTES;
+        let has_room = self.bytes + bytes <= MOST_NAME_BYTES;
         match has_room {
             true => self.bytes += bytes,
             false => self.left_out = self.left_out.saturating_add(1),
@@ -111,7 +111,7 @@ pub struct KnownThreads {
     koids: Vec<u64>,
     named: FxHashMap<u64, Named>,
     processes: FxHashMap<u64, Process>,
-    told: NameBudget,
+    name_budget: NameBudget,
 }
 
 #[derive(Debug)]
@@ -156,8 +156,8 @@ impl KnownThreads {
         self.koids.iter().copied()
     }
 
-    /// Names a process; `is_told` if a program reported the name.
-    pub fn name_process(&mut self, object: &KernelObject<'_>, is_told: bool) {
+    /// Names a process; `is_reported` if a program reported the name.
+    pub fn name_process(&mut self, object: &KernelObject<'_>, is_reported: bool) {
         let known = self.processes.get(&object.koid.0);
         let is_new_name = known.is_none_or(|known| *known.name != *object.name);
         let cgroup = object.args.str("cgroup");
@@ -166,10 +166,10 @@ impl KnownThreads {
         let host = object.args.str("host");
         let is_new_host = host.is_some() && known.is_none_or(|it| it.host.as_deref() != host);
         let is_new = known.is_none();
-        if is_told
-            && !(self.told.has_room(object.name, is_new_name, is_new)
-                && self.told.has_room(cgroup.unwrap_or_default(), is_new_cgroup, false)
-                && self.told.has_room(host.unwrap_or_default(), is_new_host, false))
+        if is_reported
+            && !(self.name_budget.has_room(object.name, is_new_name, is_new)
+                && self.name_budget.has_room(cgroup.unwrap_or_default(), is_new_cgroup, false)
+                && self.name_budget.has_room(host.unwrap_or_default(), is_new_host, false))
         {
             return;
         }
@@ -180,7 +180,7 @@ impl KnownThreads {
             known.map_or((None, None, false), |it| (it.cgroup, it.host, it.moved));
         let moved = moved || !is_told && is_new_cgroup && known_cgroup.is_some();
         // Programs know only their names.
-        let (cgroup, host) = match is_told {
+        let (cgroup, host) = match is_reported {
             true => (known_cgroup.or(cgroup), known_host.or(host)),
             false => (cgroup.or(known_cgroup), host.or(known_host)),
         };
@@ -188,12 +188,12 @@ impl KnownThreads {
         self.processes.insert(object.koid.0, Process { name, cgroup, moved, host });
     }
 
-    /// Names a thread; `is_told` if a program reported the name.
-    pub fn name_thread(&mut self, object: &KernelObject<'_>, is_told: bool) {
+    /// Names a thread; `is_reported` if a program reported the name.
+    pub fn name_thread(&mut self, object: &KernelObject<'_>, is_reported: bool) {
         let known = self.named.get(&object.koid.0);
         let is_new_name = known.is_none_or(|known| *known.comm != *object.name);
         let is_new = known.is_none();
-        if is_told && !self.told.has_room(object.name, is_new_name, is_new) {
+        if is_reported && !self.name_budget.has_room(object.name, is_new_name, is_new) {
             return;
         }
         let process = object.process().map(|Koid(process)| process);

@@ -72,7 +72,7 @@ struct Gap {
     /// The time from which events may be missing.
     begin: u64,
     /// When the gap was reported.
-    told: u64,
+    reported: u64,
 }
 
 /// The machine, and what is known about the recording so far.
@@ -209,12 +209,12 @@ impl Tracker {
                 self.legacy_switch(switch, sink)
             }
             Record::KernelObject(object) => {
-                let is_told = !self.recorders.have(item.provider);
+                let is_reported = !self.recorders.have(item.provider);
                 match object.object_type {
-                    ObjectType::Process => self.known_threads.name_process(object, is_told),
+                    ObjectType::Process => self.known_threads.name_process(object, is_reported),
                     ObjectType::Thread => {
-                        self.known_threads.name_thread(object, is_told);
-                        if !is_told {
+                        self.known_threads.name_thread(object, is_reported);
+                        if !is_reported {
                             self.family.is_named(object.name, object.process().map(|it| it.0));
                         }
                     }
@@ -498,16 +498,16 @@ impl Tracker {
     ) {
         let known = self.machine.knows(&before) && said.held > 0;
         let held = Held::of(before, Nanos(self.now), (said.held, said.held_by));
-        let stretches = held.filter(|_| known).and_then(|held| self.periods.place(held));
-        let Some(stretches) = stretches else {
+        let intervals = held.filter(|_| known).and_then(|held| self.periods.place(held));
+        let Some(intervals) = intervals else {
             let since = self.doubtful_since(&before).unwrap_or(before.since.0);
             let reason = if known { Reason::Unplaced } else { Reason::Lost };
             sink.begin(thread as Index, unknown(since, before.cpu, reason));
             return;
         };
-        for stretch in stretches {
+        for interval in intervals {
             for change in
-                self.machine.held_back(&mut self.threads, thread, stretch).into_iter().flatten()
+                self.machine.held_back(&mut self.threads, thread, interval).into_iter().flatten()
             {
                 let about = About::Queue(before.cpu);
                 let (time, state, cpu) = (change.time.0, change.after, before.cpu);
@@ -538,7 +538,7 @@ impl Tracker {
             return None;
         }
         let since = thread.since.0;
-        let next = self.gaps.partition_point(|gap| gap.told < since);
+        let next = self.gaps.partition_point(|gap| gap.reported < since);
         // If two gaps were reported, the later report may have the earlier beginning.
         let begin = self.gaps[next.min(self.gaps.len())..].iter().map(|gap| gap.begin).min();
         Some(begin.unwrap_or(since).max(since))
@@ -774,10 +774,10 @@ impl Tracker {
         self.machine.invalidate();
         self.losses += 1;
         if self.gaps.len() < MOST_GAPS {
-            self.gaps.push(Gap { begin, told: now });
+            self.gaps.push(Gap { begin, reported: now });
         } else if let Some(last) = self.gaps.last_mut() {
             // Too many to distinguish: the last entry represents all further ones.
-            *last = Gap { begin: last.begin.min(begin), told: now };
+            *last = Gap { begin: last.begin.min(begin), reported: now };
         }
     }
 

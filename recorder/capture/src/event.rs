@@ -214,7 +214,7 @@ pub enum Life {
         parent: Tid,
         /// Whether it is a new thread of the same process, rather than the first thread of a new process.
         same_process: bool,
-        /// Whether its process may be in another cgroup than its parent.
+        /// Whether its process may be in a different cgroup from its parent's.
         elsewhere: bool,
     },
     /// A thread has a new name, set by itself or by execve(2).

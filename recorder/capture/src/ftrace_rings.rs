@@ -63,7 +63,7 @@ struct CpuRing {
     lane: Lane,
     /// The page that is being read.
     page: Vec<u8>,
-    told_lost: u64,
+    reported_lost: u64,
     undecoded: u64,
     garbled: u64,
     /// The reason why the ring can no longer be read.
@@ -119,8 +119,8 @@ impl CpuRing {
             queue.push(event);
         };
         if let Some(stored) = page.missed {
-            let count = missed(instance, self.cpu, self.told_lost, stored);
-            self.told_lost += count;
+            let count = missed(instance, self.cpu, self.reported_lost, stored);
+            self.reported_lost += count;
             // Tracepoints of forks, exits and names are counted together with the scheduler's.
             push(Event { time: page.time(), kind: Kind::Lost(Loss::at_most(count)) });
         }
@@ -218,7 +218,7 @@ impl FtraceRings {
                 lane,
                 page: vec![0; self.shared.layout.page_bytes()],
                 shared: self.shared.clone(),
-                told_lost: 0,
+                reported_lost: 0,
                 undecoded: 0,
                 garbled: 0,
                 failed: None,
@@ -302,9 +302,9 @@ impl Rings for FtraceRings {
     fn report_remaining_losses(&mut self, merger: &mut Merger) {
         for ring in &mut self.rings {
             let lost = self.shared.instance.stats(ring.cpu).map_or(0, |stats| stats.lost());
-            let count = lost.saturating_sub(ring.told_lost);
+            let count = lost.saturating_sub(ring.reported_lost);
             if count > 0 {
-                ring.told_lost = lost;
+                ring.reported_lost = lost;
                 let kind = Kind::Lost(Loss::at_most(count));
                 merger.push(ring.lane, Event { time: clock::now(), kind });
             }
@@ -355,8 +355,8 @@ fn page_layout(instance: &Instance) -> Result<PageLayout, FtraceError> {
 
 /// The number of events that a page reports as missing before it, of those that the kernel counted and that were not reported yet. At least
 /// one, because the page says that some are missing.
-fn missed(instance: &Instance, cpu: Cpu, told: u64, stored: Option<u64>) -> u64 {
-    let counted = instance.stats(cpu).ok().map(|stats| stats.lost().saturating_sub(told));
+fn missed(instance: &Instance, cpu: Cpu, reported: u64, stored: Option<u64>) -> u64 {
+    let counted = instance.stats(cpu).ok().map(|stats| stats.lost().saturating_sub(reported));
     // If the page had no room for the number, the best estimate is the number of events that are not reported yet.
     stored.into_iter().chain(counted).min().unwrap_or(1).max(1)
 }

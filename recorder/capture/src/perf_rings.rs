@@ -32,9 +32,9 @@ struct CpuRing {
     reported: SchedEvents,
     sys: Arc<dyn Sys + Send + Sync>,
     /// Losses that records in the ring have reported.
-    told_lost: u64,
+    listed_lost: u64,
     /// The number of these that were not samples.
-    told_aside: LostAside,
+    listed_aside: LostAside,
     /// The incoming thread of the last switch in the ring.
     incoming: Option<Tid>,
     /// Time of the youngest event in the ring.
@@ -76,14 +76,14 @@ impl CpuRing {
     /// The events' own counts may be ahead of the ring's. So the reported number of other records is never too low, that of samples never
     /// too high, and in the end both sums equal the kernel's.
     fn divide(&mut self, count: u64, aside: Option<LostAside>) -> (Option<Loss>, Option<u64>) {
-        self.told_lost = self.told_lost.saturating_add(count);
+        self.listed_lost = self.listed_lost.saturating_add(count);
         let Some(aside) = aside else { return (Some(Loss::at_most(count)), None) };
-        let told = &mut self.told_aside;
-        let lives = count.min(aside.lives.saturating_sub(told.lives));
+        let listed = &mut self.listed_aside;
+        let lives = count.min(aside.lives.saturating_sub(listed.lives));
         let switch_records =
-            (count - lives).min(aside.switch_records.saturating_sub(told.switch_records));
-        told.lives += lives;
-        told.switch_records += switch_records;
+            (count - lives).min(aside.switch_records.saturating_sub(listed.switch_records));
+        listed.lives += lives;
+        listed.switch_records += switch_records;
         let events = count - lives - switch_records;
         let loss = Loss { events: Some(events), at_most: false, switch_records };
         ((events + switch_records > 0).then_some(loss), (lives > 0).then_some(lives))
@@ -117,7 +117,7 @@ impl CpuRing {
     /// write; at the end of a recording, or when its CPU goes offline, this never happens.
     fn report_remaining_losses(&mut self, time: Nanos, merger: &mut Merger) {
         let lost = self.events.lost(&*self.sys).unwrap_or(0);
-        let count = lost.saturating_sub(self.told_lost);
+        let count = lost.saturating_sub(self.listed_lost);
         if count > 0 {
             let aside = self.events.lost_aside(&*self.sys);
             self.lost(time, count, aside, merger.queue(self.lane));
@@ -296,8 +296,8 @@ impl PerfRings {
             undecoded: 0,
             reported: SchedEvents::default(),
             sys: self.sys.clone(),
-            told_lost: 0,
-            told_aside: LostAside::default(),
+            listed_lost: 0,
+            listed_aside: LostAside::default(),
             incoming: None,
             last: Nanos(0),
             is_dead: false,

@@ -379,9 +379,9 @@ mod tests {
         let moved = Kind::Moved { tid: Tid(1), from: Cpu(0), to: Cpu(1) };
         let lost = Kind::Lost(super::super::event::Loss::exactly(3));
         let events = [(90, switch()), (95, exit()), (96, moved), (97, lost), (100, switch())];
-        let mut told = Vec::new();
+        let mut reported = Vec::new();
         let mut take = |time: Nanos, _: Cpu, event: &Event, _: &[u8]| {
-            told.push((time.0, std::mem::discriminant(&event.kind)));
+            reported.push((time.0, std::mem::discriminant(&event.kind)));
             true
         };
         let all = outset.pass(Nanos(0), &mut take, |take| {
@@ -392,7 +392,7 @@ mod tests {
         assert!(all, "none ends the round");
         let kind = |kind: Kind| std::mem::discriminant(&kind);
         let lost = Kind::Lost(super::super::event::Loss::exactly(3));
-        assert_eq!(told, [(100, kind(exit())), (100, kind(lost)), (100, kind(switch()))]);
+        assert_eq!(reported, [(100, kind(exit())), (100, kind(lost)), (100, kind(switch()))]);
         let mut counts = [5, 2].map(|fired| KernelCount { fired, lost: None });
         outset.subtract_from(&mut counts);
         assert_eq!(counts.map(|count| count.fired), [4, 1]);
@@ -402,15 +402,15 @@ mod tests {
     fn when_a_younger_event_was_handed_out_events_pass_as_they_are() {
         let mut outset = StartFilter::default();
         outset.begin(Nanos(100));
-        let mut told = Vec::new();
+        let mut reported = Vec::new();
         let mut take = |time: Nanos, _: Cpu, _: &Event, _: &[u8]| {
-            told.push(time.0);
+            reported.push(time.0);
             false
         };
         let event = Event { time: Nanos(90), kind: switch() };
         let go_on =
             outset.pass(Nanos(101), &mut take, |take| take(Nanos(101), Cpu(0), &event, &[]));
         assert!(!go_on);
-        assert_eq!(told, [101]);
+        assert_eq!(reported, [101]);
     }
 }

@@ -368,8 +368,8 @@ impl<'w, 'o> Cutter<'w, 'o> {
         self.open.show(switch.cpu, incoming);
         self.report.count("context switches");
         let held = self.open.held_in_window(switch, self.window.from);
-        let told = switch.args.get("throttled_ns").and_then(unsigned);
-        if view == whole && (held.is_none() || held == told) {
+        let reported = switch.args.get("throttled_ns").and_then(unsigned);
+        if view == whole && (held.is_none() || held == reported) {
             return self.write(&Record::ContextSwitch(*switch));
         }
         self.report.read += 1;

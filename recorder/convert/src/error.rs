@@ -96,7 +96,7 @@ pub enum ConvertError {
         path.display(), first.display()
     )]
     Contradictory { path: PathBuf, first: PathBuf, nanos: u64 },
-    /// The clocks are aligned so that a message arrives before it was sent.
+    /// With this offset of the clocks, a message would arrive before it was sent.
     #[error(
         "with this alignment, {} receives a message {early} before {} sends it: at least one wall clock, or --offset, is wrong; --sync aligns clocks by messages that go both ways, and --offset corrects them by hand",
         receiver.display(), sender.display()

@@ -32,15 +32,15 @@ pub(crate) fn add<'r>(
     }
     let interval = |span: &Span| Interval { koid: span.koid, from: span.from, to: span.to };
     let intervals: Vec<Interval> = spans.list.iter().map(interval).collect();
-    let mut told = vec![false; intervals.len()];
+    let mut reported = vec![false; intervals.len()];
     let mut tracker = Tracker::new(KnownThreads::default());
-    let follower = Follower::new(&intervals, Wakers::Told, log::MOST, |tracker, at, frame| {
-        told[at] = true;
+    let follower = Follower::new(&intervals, Wakers::OnlyNamed, log::MOST, |tracker, at, frame| {
+        reported[at] = true;
         add_span(rows, &spans, &spans.list[at], &frame, tracker);
     });
     pass::run(open()?, &mut tracker, follower)?.finish(&tracker);
     // Spans of threads about which the trace has no other records.
-    for (span, _) in spans.list.iter().zip(told).filter(|(_, told)| !told) {
+    for (span, _) in spans.list.iter().zip(reported).filter(|(_, reported)| !reported) {
         let part = Part { name: "unknown", class: None, by: None };
         part.push(rows, (&spans, span), (span.length(), 1));
     }

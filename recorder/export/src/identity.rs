@@ -58,8 +58,8 @@ fn day(reader: &mut Reader<'_>) -> String {
         match reader.next() {
             Ok(Some(item)) => match (&item.record, item.record.time()) {
                 (Record::Event(event), _) if event.category == "fxtrec" => {
-                    let told = event.args.get("wall_clock_offset_ns");
-                    offset = told.and_then(clock_offset).or(offset);
+                    let reported = event.args.get("wall_clock_offset_ns");
+                    offset = reported.and_then(clock_offset).or(offset);
                 }
                 (
                     Record::ContextSwitch(_) | Record::LegacyContextSwitch(_) | Record::Wakeup(_),

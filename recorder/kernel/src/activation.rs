@@ -40,7 +40,7 @@ pub struct PassedSocket {
 /// Returns an error when the variables are malformed, or a descriptor that they describe does not exist.
 pub fn take() -> io::Result<Vec<PassedSocket>> {
     let variable = |name: &str| std::env::var(name).ok();
-    let names = told(variable, std::process::id())?;
+    let names = listed_names(variable, std::process::id())?;
     if names.is_empty() || TAKEN.swap(true, Ordering::Relaxed) {
         return Ok(Vec::new());
     }
@@ -57,7 +57,7 @@ pub fn take() -> io::Result<Vec<PassedSocket>> {
 }
 
 /// The names of the descriptors that the variables describe for this process, in order.
-fn told(variable: impl Fn(&str) -> Option<String>, own: u32) -> io::Result<Vec<String>> {
+fn listed_names(variable: impl Fn(&str) -> Option<String>, own: u32) -> io::Result<Vec<String>> {
     if variable("LISTEN_PID").and_then(|pid| pid.parse().ok()) != Some(own) {
         return Ok(Vec::new());
     }
@@ -102,7 +102,7 @@ mod tests {
             let found = variables.iter().find(|(variable, _)| *variable == name);
             found.map(|(_, value)| (*value).to_owned())
         };
-        told(find, 4711)
+        listed_names(find, 4711)
     }
 
     #[test]

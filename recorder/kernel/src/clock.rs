@@ -223,16 +223,16 @@ mod tests {
     #[test]
     fn the_clocks_of_this_machine_do_not_change_by_being_read() {
         let mut watch = ClockWatch::new();
-        let told = (0..1000).filter_map(|_| watch.look()).count();
-        assert_eq!(told, 0);
+        let reported = (0..1000).filter_map(|_| watch.look()).count();
+        assert_eq!(reported, 0);
     }
 
     #[test]
     fn the_offset_leads_to_the_time_of_day() {
         let WallClock { offset, error } = wall_clock();
-        let told = now().0 + offset;
+        let reported = now().0 + offset;
         let true_time = nanos(ClockId::CLOCK_REALTIME);
-        assert!(true_time.abs_diff(told) < 60_000_000_000, "{told} {true_time}");
+        assert!(true_time.abs_diff(reported) < 60_000_000_000, "{reported} {true_time}");
         // Kernels report a clock as not synchronized before the error exceeds 16 s.
         assert!(error.is_none_or(|error| error < 77_000_000_000), "{error:?}");
     }

@@ -163,7 +163,7 @@ impl Fake {
         fitting.for_each(|event| event.lost = lost);
     }
 
-    /// Makes the open events of a CPU whose attributes match have fired this often.
+    /// Sets how often the open events of a CPU with matching attributes have fired.
     pub fn fire(&self, cpu: u32, fits: impl Fn(&perf_event_attr) -> bool, fired: u64) {
         let mut events = self.events.lock();
         let fitting = events.values_mut().filter(|e| e.cpu == cpu && !e.dead && fits(&e.attr));

@@ -143,8 +143,8 @@ fn is_of(file: &Regular, mapping: &ExecutableMapping) -> bool {
     let Some(wanted) = &mapping.file else { return false };
     let named = |device, inode| (format!("{:02x}:{:02x}", major(device), minor(device)), inode);
     let is_it = file.facts().is_ok_and(|facts| named(facts.st_dev, facts.st_ino) == *wanted);
-    // Some file systems (btrfs, overlayfs) report another device than the kernel's list of mappings. So this checks how the kernel lists
-    // this file.
+    // Some file systems (btrfs, overlayfs) report a device that differs from the one in the kernel's list of mappings. So this checks how
+    // the kernel lists this file.
     is_it || file.open().and_then(|file| code::listed_as(&file)).is_ok_and(|it| it == *wanted)
 }
 

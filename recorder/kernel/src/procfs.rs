@@ -455,13 +455,13 @@ mod tests {
 
     #[test]
     fn every_thread_of_this_process_is_in_the_snapshot_under_its_own_name() {
-        let (told, tid) = mpsc::channel();
+        let (reported, tid) = mpsc::channel();
         let (go, wait) = mpsc::channel::<()>();
         let thread = std::thread::spawn(move || {
             let name = c"odd\xffname";
             // SAFETY: PR_SET_NAME reads a string that ends in a null byte; the literal does.
             unsafe { libc::prctl(libc::PR_SET_NAME, name.as_ptr()) };
-            told.send(nix::unistd::gettid()).expect("the test listens");
+            reported.send(nix::unistd::gettid()).expect("the test listens");
             let _ = wait.recv();
         });
         let tid = tid.recv().expect("the thread tells").as_raw().cast_unsigned();

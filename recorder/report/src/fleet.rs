@@ -210,9 +210,9 @@ impl Fleet {
         report.span = Span { begin: Nanos(0), end: Nanos(nanos) };
         report.fleet_machine = self.machine.unwrap_or_default();
         // Many hosts have cgroups with the same names.
-        let told = Cause::ALL.into_iter().filter(|cause| *cause != Cause::Quotas);
-        let told: Vec<&str> = told.map(Cause::name).collect();
-        report.causes = self.causes.unwrap_or_default().and(Causes::parse(&told.join(",")));
+        let reported = Cause::ALL.into_iter().filter(|cause| *cause != Cause::Quotas);
+        let reported: Vec<&str> = reported.map(Cause::name).collect();
+        report.causes = self.causes.unwrap_or_default().and(Causes::parse(&reported.join(",")));
         report.losses.causes = self.reasons.into_iter().collect();
         let mut threads: Vec<_> = self.threads.finish().collect();
         // Clocks of different machines show different times.

@@ -535,7 +535,7 @@ mod tests {
 
     #[test]
     fn without_usual_weights_the_same_is_reported() {
-        let told = |brief: bool| {
+        let reported = |brief: bool| {
             let mut scene = Scene::of_command("waker,syscall", 100);
             if brief {
                 scene.leave_out_usual_weights();
@@ -552,7 +552,7 @@ mod tests {
             let bytes = document["trace"].as_object_mut().and_then(|trace| trace.remove("bytes"));
             (document, bytes)
         };
-        let (all, brief) = (told(false), told(true));
+        let (all, brief) = (reported(false), reported(true));
         assert_eq!(all.0["worst_blocked"][0]["syscall_name"], "futex");
         assert_eq!(all.0["worst"][0]["interrupt"], true);
         assert_eq!(all.0, brief.0);

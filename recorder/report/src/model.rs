@@ -602,11 +602,11 @@ impl Report {
 
     /// The optional metrics that this recording has and that have samples.
     pub fn facts(&self) -> Vec<Metric> {
-        let is_told = |&metric: &Metric| {
+        let is_reported = |&metric: &Metric| {
             let of = self.total.metric(metric);
             self.knows(metric) && of.count() + of.censored() > 0
         };
-        Metric::FACTS.into_iter().filter(is_told).collect()
+        Metric::FACTS.into_iter().filter(is_reported).collect()
     }
 
     /// How often threads changed queues while they waited, if recorded.

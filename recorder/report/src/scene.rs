@@ -151,8 +151,8 @@ impl Scene {
     /// The argument, if it is written.
     fn weight_arg<'a>(&self, of: &'a str, koid: u64) -> Option<Arg<'a>> {
         let weight = weight(koid);
-        let is_told = !self.brief_weights || weight != Value::Int32(1024);
-        is_told.then(|| Arg::new(name(of), weight))
+        let is_reported = !self.brief_weights || weight != Value::Int32(1024);
+        is_reported.then(|| Arg::new(name(of), weight))
     }
 
     fn put(&mut self, record: &impl Record) {

@@ -478,18 +478,19 @@ pub fn measure<'r>(
     let mut rows = Rows { spans: &spans, rows: FxHashMap::default(), most, too_many: false };
     // Without wakers, it is unknown which thread created which.
     let strangers = report.causes.has(Cause::Waker);
-    let mut told = vec![false; intervals.len()];
+    let mut reported = vec![false; intervals.len()];
     let mut tracker = Tracker::new(KnownThreads::default());
-    let follower = Follower::new(intervals, Wakers::Told, log::MOST, |tracker, at, frame| {
-        told[at] = true;
+    let follower = Follower::new(intervals, Wakers::OnlyNamed, log::MOST, |tracker, at, frame| {
+        reported[at] = true;
         let interval = intervals[at].interval();
         rows.add(&intervals[at], SpanTime::of(&interval, &frame, tracker, strangers));
     });
     let follower = pass::run(open()?, &mut tracker, follower)?;
     follower.finish(&tracker);
     // Spans of threads about which the trace has no other records.
-    let untold = intervals.iter().zip(&told).filter(|(_, told)| !**told).map(|(span, _)| span);
-    for span in untold.chain(of_tasks) {
+    let unreported =
+        intervals.iter().zip(&reported).filter(|(_, reported)| !**reported).map(|(span, _)| span);
+    for span in unreported.chain(of_tasks) {
         rows.add(span, SpanTime::unknown(&span.interval()));
     }
     found.too_many |= rows.too_many;

@@ -337,12 +337,12 @@ impl<K: Copy + PartialEq> Machine<K> {
         let epoch = self.epoch;
         let thread = threads.thread(key);
         let Some([waited, held]) = thread.held_back((from, until)) else { return [None; 2] };
-        let stretch = |before: Thread, time: Nanos, after: State| {
+        let interval = |before: Thread, time: Nanos, after: State| {
             let sound = before.epoch == epoch;
             let change = Change { thread: key, before, sound, time, end: Edge::Recorded, after };
             (time > before.since).then_some(change)
         };
-        [stretch(waited, from, held.state), stretch(held, until, thread.state)]
+        [interval(waited, from, held.state), interval(held, until, thread.state)]
     }
 
     /// Events of a CPU are missing between two times: its use is known up to `from`, and unknown afterwards. The threads of other CPUs keep

@@ -79,8 +79,9 @@ fn add_up(frame: &Frame, holds_lock: bool, names: &Names<'_>, sums: &mut FxHashM
             What::Throttled { cgroup } => add(Matter::Throttled { cgroup: *cgroup }, length),
             What::Blocked(blocked) => {
                 let class = names.class(blocked);
-                let told = blocked.lock.is_some() || names.tracker.origin.causes.has(Cause::Futex);
-                let untold = class == Class::Lock && !told;
+                let reported =
+                    blocked.lock.is_some() || names.tracker.origin.causes.has(Cause::Futex);
+                let untold = class == Class::Lock && !reported;
                 if untold {
                     add(Matter::Futex { thread }, length);
                 }

@@ -25,7 +25,7 @@ const LEAST_SHARE: u64 = 10;
 
 /// An interval of a thread that may be the requested one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-struct Stretch {
+struct Candidate {
     from: u64,
     /// When it was woken or preempted, if that is within the interval.
     able: u64,
@@ -33,7 +33,7 @@ struct Stretch {
     waker: Option<Index>,
 }
 
-impl Stretch {
+impl Candidate {
     fn length(&self) -> u64 {
         self.to - self.from
     }
@@ -41,17 +41,17 @@ impl Stretch {
 
 /// The longest intervals of one kind.
 #[derive(Clone, Debug, Default)]
-struct Longest(Vec<Stretch>);
+struct Longest(Vec<Candidate>);
 
 impl Longest {
     #[inline]
-    fn add(&mut self, stretch: Stretch, most: usize) {
-        let length = stretch.length();
+    fn add(&mut self, candidate: Candidate, most: usize) {
+        let length = candidate.length();
         if self.0.len() >= most && self.0.last().is_some_and(|last| last.length() >= length) {
             return;
         }
         let place = self.0.partition_point(|known| known.length() >= length);
-        self.0.insert(place, stretch);
+        self.0.insert(place, candidate);
         self.0.truncate(most);
     }
 }
@@ -114,7 +114,7 @@ pub(crate) struct Finder {
     /// The data about units of work, if the query may be about one.
     waits: Option<Waits>,
     /// Whether the query is about intervals of threads, not about spans or a single interval.
-    stretches: bool,
+    candidates: bool,
     /// The number of intervals that are kept of each kind.
     most: usize,
     from: u64,
@@ -131,7 +131,7 @@ impl Finder {
         };
         Finder {
             waits: query.may_be_unit().then(Waits::default),
-            stretches: query.span.is_none() && query.interval().is_none(),
+            candidates: query.span.is_none() && query.interval().is_none(),
             most,
             from: query.from.unwrap_or(0),
             to: query.to.unwrap_or(u64::MAX),
@@ -151,7 +151,7 @@ impl Finder {
     /// How long the recorder's own threads had CPUs, if the query leaves them out.
     pub(crate) fn left_out(&self, query: &Query, tracker: &Tracker) -> Option<u64> {
         let all = query.thread.is_none() && tracker.family.process.is_none() && !query.recorder;
-        if !all || !self.stretches {
+        if !all || !self.candidates {
             return None;
         }
         let lives = self.lives.iter().enumerate();
@@ -180,13 +180,13 @@ impl Sink for Finder {
             waits.begin(thread, &begin);
         }
         let (most, window) = (self.most, (self.from, self.to));
-        let stretches = self.stretches;
+        let candidates = self.candidates;
         let life = self.life(thread);
         let Begin { time, state, about, .. } = begin;
         let add = |life: &mut ThreadHistory, list: usize, from: u64, able: u64| {
             if from < time && from >= window.0 && time <= window.1 {
                 let lists = life.lists.get_or_insert_default();
-                lists[list].add(Stretch { from, able, to: time, waker: life.waker }, most);
+                lists[list].add(Candidate { from, able, to: time, waker: life.waker }, most);
             }
         };
         if life.first == 0 {
@@ -200,7 +200,7 @@ impl Sink for Finder {
         }
         life.calls |= matches!(about, About::Syscall(Some(_)));
         life.ended = (state.is_over() && life.state == State::Running).then_some(life.since);
-        if !stretches {
+        if !candidates {
             (life.state, life.since) = (state, time);
             return;
         }
@@ -450,7 +450,7 @@ pub(crate) fn choose(
     let mut list: Vec<Choice> =
         incidents.iter().map(|unit| of_unit(unit, incidents.len())).collect();
     if wanted > 1 || all && is_open {
-        let mut waits = stretches(query, tracker, finder, &threads, &[RUNQUEUE]);
+        let mut waits = candidates(query, tracker, finder, &threads, &[RUNQUEUE]);
         waits.retain(|wait| {
             let index = tracker.known_threads.find(wait.koid);
             let life = index.and_then(|index| finder.lives.get(index as usize));
@@ -802,7 +802,7 @@ fn gate(life: &ThreadHistory, koid: u64, tracker: &Tracker) -> Option<(u64, u64)
 }
 
 /// The intervals of the lists, as delays.
-fn stretches(
+fn candidates(
     query: &Query,
     tracker: &Tracker,
     finder: &Finder,
@@ -815,7 +815,7 @@ fn stretches(
         let koid = tracker.known_threads.koid(index as Index);
         let Some(kept) = life.lists.as_ref().filter(|_| threads.has(koid)) else { continue };
         let gate = gate(life, koid, tracker);
-        for &Stretch { from, able, to, waker } in lists.iter().flat_map(|&list| &kept[list].0) {
+        for &Candidate { from, able, to, waker } in lists.iter().flat_map(|&list| &kept[list].0) {
             if gate.is_some_and(|gate| gate.0 == from) {
                 continue;
             }
@@ -857,7 +857,7 @@ fn longest(
         ],
     };
     for &(lists, metric) in metrics {
-        let mut found = stretches(query, tracker, finder, threads, lists);
+        let mut found = candidates(query, tracker, finder, threads, lists);
         // The rest of a wait for the end of another thread is also an interval of the other list.
         found.sort_by_key(|delay| (delay.koid, delay.from, delay.to));
         found.dedup_by_key(|delay| (delay.koid, delay.from, delay.to));

@@ -210,42 +210,43 @@ impl<'a> Sums<'a> {
     }
 
     /// The parts of the sentence about them, the longest first.
-    fn told(self, names: &Names<'_>, depth: usize) -> Vec<(u64, Clause)> {
-        let mut told = Vec::new();
+    fn reported(self, names: &Names<'_>, depth: usize) -> Vec<(u64, Clause)> {
+        let mut reported = Vec::new();
         if self.ran > 0 {
-            told.push((self.ran, self.ran_clause(names)));
+            reported.push((self.ran, self.ran_clause(names)));
         }
         if self.waited > 0 {
-            told.push((self.waited, self.waited_clause(names)));
+            reported.push((self.waited, self.waited_clause(names)));
         }
         if self.throttled > 0 {
-            told.push((self.throttled, self.throttled_clause(names)));
+            reported.push((self.throttled, self.throttled_clause(names)));
         }
         if self.packet > 0 {
             let text = format!("sent a packet that was on its way for {}", nanos(self.packet));
-            told.push((self.packet, Clause { passive: false, text }));
+            reported.push((self.packet, Clause { passive: false, text }));
         }
         if self.request > 0 {
             let text = format!("began a request to a disk that took {}", nanos(self.request));
-            told.push((self.request, Clause { passive: false, text }));
+            reported.push((self.request, Clause { passive: false, text }));
         }
         let mut unknown: Vec<(Reason, u64)> = self.unknown.iter().map(|(a, b)| (*a, *b)).collect();
         unknown.sort_unstable();
         for (reason, length) in unknown {
             let text = format!("unknown for {} ({})", nanos(length), reason.text());
-            told.push((length, Clause { passive: true, text }));
+            reported.push((length, Clause { passive: true, text }));
         }
         let mut groups: Vec<(Why, Group<'_>)> = self.blocked.into_iter().collect();
         groups.sort_by_key(|(why, group)| (u64::MAX - group.nanos, why.syscall, why.lock));
-        let longest = told.iter().map(|told| told.0).max().unwrap_or(0);
+        let longest = reported.iter().map(|reported| reported.0).max().unwrap_or(0);
         for (at, (why, group)) in groups.iter().enumerate() {
             // Only for the longest activity, the sentence describes the activity of the waker.
             let follow = at == 0 && group.nanos >= longest && depth < MOST_DEEP;
-            told.push((group.nanos, blocked_clause(why, group, names, follow.then_some(depth))));
+            reported
+                .push((group.nanos, blocked_clause(why, group, names, follow.then_some(depth))));
         }
         // The sort is stable: equal lengths keep their order.
-        told.sort_by_key(|told| u64::MAX - told.0);
-        told
+        reported.sort_by_key(|reported| u64::MAX - reported.0);
+        reported
     }
 
     fn ran_clause(&self, names: &Names<'_>) -> Clause {
@@ -492,12 +493,13 @@ fn blocked_clause(
                 Some(done) => format!(", {} of it until {done}", nanos(longest)),
                 None => format!("{each} until woken by {}", names.tracker.origins.text(origin)),
             };
-            let told = match follow {
+            let reported = match follow {
                 Some(depth) => phrase(&group.frames, names, depth + 1),
                 None => String::new(),
             };
-            if let (false, Some(frame)) = (told.is_empty(), group.frames.first()) {
-                text += &format!("; until then {} {told}", name_and_id(&names.who(frame.thread)));
+            if let (false, Some(frame)) = (reported.is_empty(), group.frames.first()) {
+                text +=
+                    &format!("; until then {} {reported}", name_and_id(&names.who(frame.thread)));
             }
         }
         Some(Waker::Unknown) => text += "; its waker is unknown",
@@ -512,21 +514,21 @@ fn blocked_clause(
                 text +=
                     &format!(" until {last}woken by {}{likely}", name_and_id(&names.who(waker)));
             }
-            let told = match follow {
+            let reported = match follow {
                 Some(depth) => phrase(&group.frames, names, depth + 1),
                 None => String::new(),
             };
-            if !told.is_empty() {
-                text += &format!(", which {told}");
+            if !reported.is_empty() {
+                text += &format!(", which {reported}");
             } else if let (Some(_), Some(reason)) = (follow, group.stopped) {
                 text += &format!(" ({})", reason.text());
             }
         }
     }
     if let (Some(depth), Some(owner)) = (follow, owner) {
-        let told = phrase(&group.holders, names, depth + 1);
-        if !told.is_empty() {
-            text += &format!("; meanwhile {} {told}", name_and_id(&names.who(owner)));
+        let reported = phrase(&group.holders, names, depth + 1);
+        if !reported.is_empty() {
+            text += &format!("; meanwhile {} {reported}", name_and_id(&names.who(owner)));
         }
     }
     Clause { passive, text }
@@ -591,15 +593,15 @@ struct Clause {
 
 /// The main activity of the thread in these frames; empty if there are no frames.
 fn phrase(frames: &[&Frame], names: &Names<'_>, depth: usize) -> String {
-    let told = Sums::of(frames, names).told(names, depth);
+    let reported = Sums::of(frames, names).reported(names, depth);
     let with_was = |clause: &Clause| match clause.passive && depth > 0 {
         true => format!("was {}", clause.text),
         false => clause.text.clone(),
     };
-    let Some((longest, first)) = told.first() else { return String::new() };
+    let Some((longest, first)) = reported.first() else { return String::new() };
     let mut text = with_was(first);
     // A second clause precedes the first in the sentence if the first continues with other threads.
-    if let Some((length, second)) = told.get(1)
+    if let Some((length, second)) = reported.get(1)
         && *length > longest / SHARE
     {
         text = match first.text.contains(", ") {
@@ -657,9 +659,10 @@ pub(crate) fn sentence(
         Subject::Life => format!("{who} lived {length}"),
         Subject::Range => format!("{who}, in {length}"),
     };
-    let told = phrase(&[frame], names, 0);
-    let told = if told.is_empty() { "nothing is known about that time".to_owned() } else { told };
-    format!("{begin}: {told}{}.", ran_meanwhile(frame, meanwhile, names))
+    let reported = phrase(&[frame], names, 0);
+    let reported =
+        if reported.is_empty() { "nothing is known about that time".to_owned() } else { reported };
+    format!("{begin}: {reported}{}.", ran_meanwhile(frame, meanwhile, names))
 }
 
 /// How a unit of work or a wait compares with others of its thread.
@@ -799,7 +802,7 @@ fn critical_path(who: &str, frame: &Frame, names: &Names<'_>) -> String {
     });
     let whole = Duration::from_nanos((frame.to - frame.from).max(1)).as_secs_f64();
     let share = |nanos: u64| Duration::from_nanos(nanos).as_secs_f64() / whole;
-    let mut told: Vec<(u64, String)> = Vec::new();
+    let mut reported: Vec<(u64, String)> = Vec::new();
     for (comm, (length, threads)) in ran {
         let name = match threads[..] {
             [thread] => name_and_id(&names.who(thread)),
@@ -808,7 +811,7 @@ fn critical_path(who: &str, frame: &Frame, names: &Names<'_>) -> String {
                 format!("{} ({threads})", fxtrec_units::escape::line(&comm))
             }
         };
-        told.push((length, format!("{name} running")));
+        reported.push((length, format!("{name} running")));
     }
     let mut tenants: Vec<(OnCpu, u64)> = tenants.into_iter().collect();
     tenants.sort_unstable_by_key(|&(tenant, length)| (u64::MAX - length, tenant));
@@ -822,16 +825,16 @@ fn critical_path(who: &str, frame: &Frame, names: &Names<'_>) -> String {
             }
             false => String::new(),
         };
-        told.push((length, format!("{what}{by}")));
+        reported.push((length, format!("{what}{by}")));
     }
-    told.sort_by(|a, b| b.0.cmp(&a.0).then_with(|| a.1.cmp(&b.1)));
-    let worth = told.iter().take_while(|it| share(it.0) >= LEAST_PERCENT).count();
-    let worth = worth.clamp(1, MOST_SHARES).min(told.len());
-    let mut words: Vec<String> = told[..worth]
+    reported.sort_by(|a, b| b.0.cmp(&a.0).then_with(|| a.1.cmp(&b.1)));
+    let worth = reported.iter().take_while(|it| share(it.0) >= LEAST_PERCENT).count();
+    let worth = worth.clamp(1, MOST_SHARES).min(reported.len());
+    let mut words: Vec<String> = reported[..worth]
         .iter()
         .map(|(length, text)| format!("{} {text}", percent(share(*length))))
         .collect();
-    let others: u64 = told[worth..].iter().map(|it| it.0).sum();
+    let others: u64 = reported[worth..].iter().map(|it| it.0).sum();
     if others > 0 {
         words.push(format!("{} others", percent(share(others))));
     }

@@ -677,7 +677,7 @@ impl Waits {
         match (class, place.1) {
             (Class::Sleep | Class::Signal, _)
             | (Class::Poll, Ender::Interrupt | Ender::Unknown) => Some(true),
-            // The disk works, whichever thread reports that it is done.
+            // A wait for a disk is not idle, whichever thread reports the completion.
             (Class::Disk, _) => Some(false),
             // A timer ends it: the thread tries to get a lock that another thread has, unless all others sleep.
             (Class::Lock, Ender::Interrupt) => {

@@ -139,8 +139,9 @@ fn a_disturbed_run_is_neither_failed_nor_passed() {
     measure.args(["./stub", "results"]).env("COMMAND", "true").env("RUNS", "3");
     measure.env("GATES", "span(\"a\").p99 > 5ms");
     let done = folder.run(&mut measure).expect(0);
-    let told = "Gates failed in 0 of 3 runs, 1 disturbed (2): passed, since it takes 2 to fail.\n";
-    assert_eq!(done.stdout, told);
+    let reported =
+        "Gates failed in 0 of 3 runs, 1 disturbed (2): passed, since it takes 2 to fail.\n";
+    assert_eq!(done.stdout, reported);
 }
 
 #[test]

@@ -70,8 +70,7 @@ impl PieceSlot<'_> {
     fn cell(&self, index: usize) -> &AtomicU64 {
         debug_assert!(index < self.room);
         // SAFETY: every index here is less than `room` (0, or checked against
-        // `words`, which is no more). The room is the rest of a piece that was
-        // reserved, hence within the memory.
+        // `words`, which is no more). The room is the rest of a piece that was reserved, so it is within the memory.
         unsafe { self.lease.engine.memory.cell_unchecked(self.start + index) }
     }
 

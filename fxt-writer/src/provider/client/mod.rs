@@ -79,7 +79,7 @@ struct Progress {
     /// The number of flushes completed so far.
     flushed: u64,
     /// The number of alerts from the inbox that were sent so far.
-    told: u64,
+    announced: u64,
     /// Whether the last attempt to reach a manager failed.
     alone: bool,
     /// Whether it is known if a session runs: the manager has answered, there is no manager, or the
@@ -155,7 +155,7 @@ impl Client {
         let inbox = lock(&self.inbox);
         let raised = inbox.raised;
         drop(inbox);
-        self.wait(timeout, |progress| progress.alone || progress.told >= raised);
+        self.wait(timeout, |progress| progress.alone || progress.announced >= raised);
     }
 
     /// Requests that a buffer is saved.

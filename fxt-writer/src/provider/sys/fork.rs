@@ -89,7 +89,7 @@ pub(in crate::provider) fn publish_client(
         Err(theirs) => {
             // SAFETY: made just above, and not yet shared.
             drop(unsafe { Box::from_raw(ours) });
-            // SAFETY: not null, hence what another call leaked.
+            // SAFETY: the pointer is not null, so another call leaked it.
             Err(unsafe { &*theirs })
         }
     }

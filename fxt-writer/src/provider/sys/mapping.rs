@@ -25,10 +25,10 @@ pub(in crate::provider) enum BufferError {
     #[error("the buffer is not sealed against shrinking (F_SEAL_SHRINK)")]
     NotSealed,
     /// Its size is not the announced one.
-    #[error("the buffer has {found} bytes instead of {told}")]
+    #[error("the buffer has {found} bytes instead of {announced}")]
     Size {
         /// Bytes that START announced.
-        told: u64,
+        announced: u64,
         /// Bytes that the file has.
         found: i64,
     },
@@ -61,17 +61,20 @@ unsafe impl Send for Mapping {}
 unsafe impl Sync for Mapping {}
 
 impl Mapping {
-    /// Maps `told` bytes of `file`, which must be sealed so that its size cannot shrink.
-    pub(in crate::provider) fn share(file: BorrowedFd<'_>, told: u64) -> Result<Self, BufferError> {
+    /// Maps `announced` bytes of `file`, which must be sealed so that its size cannot shrink.
+    pub(in crate::provider) fn share(
+        file: BorrowedFd<'_>,
+        announced: u64,
+    ) -> Result<Self, BufferError> {
         let seals = SealFlag::from_bits_truncate(fcntl(file, FcntlArg::F_GET_SEALS)?);
         if !seals.contains(SealFlag::F_SEAL_SHRINK) {
             return Err(BufferError::NotSealed);
         }
         let stat = fstat(file)?;
-        let size = usize::try_from(told).ok().and_then(NonZeroUsize::new);
-        let size = size.filter(|_| u64::try_from(stat.st_size) == Ok(told));
+        let size = usize::try_from(announced).ok().and_then(NonZeroUsize::new);
+        let size = size.filter(|_| u64::try_from(stat.st_size) == Ok(announced));
         let Some(bytes) = size else {
-            return Err(BufferError::Size { told, found: stat.st_size });
+            return Err(BufferError::Size { announced, found: stat.st_size });
         };
         let access = ProtFlags::PROT_READ | ProtFlags::PROT_WRITE;
         // SAFETY: a new mapping at an address that the kernel chooses affects no existing memory. The file cannot shrink; this was just

@@ -21,10 +21,10 @@ pub enum WireError {
         bytes: usize,
     },
     /// The payload size in the head differs from that of the payload received.
-    #[error("a control message announces {told} bytes of payload but has {found}")]
+    #[error("a control message announces {announced} bytes of payload but has {found}")]
     PayloadSize {
         /// The number of bytes in the header.
-        told: u32,
+        announced: u32,
         /// Bytes after the head.
         found: usize,
     },

@@ -152,7 +152,7 @@ const fn registered(text: Text<'static>) -> StringRef {
 }
 
 /// The name, if the event contains one.
-fn told(comm: &Comm) -> Option<&Comm> {
+fn known_comm(comm: &Comm) -> Option<&Comm> {
     Some(comm).filter(|comm| **comm != Comm::default())
 }
 
@@ -332,7 +332,7 @@ impl<L: Lanes> Encoder<L> {
             }
             Kind::Running { tid, .. } => self.running(time, cpu, *tid),
             Kind::Occupant { cpu, tid, prio, comm } => {
-                self.occupied(time, *cpu, (*tid, *prio), told(comm))
+                self.occupied(time, *cpu, (*tid, *prio), known_comm(comm))
             }
             Kind::Fork { pid, tid, parent_pid, parent_tid } => {
                 self.stats.forks += 1;
@@ -431,10 +431,10 @@ impl<L: Lanes> Encoder<L> {
         // If at least one of the threads is in scope, both are shown, so the file shows the outgoing thread.
         if self.narrow {
             let [from, to] = [outgoing, incoming].map(|slot| self.threads.thread(slot).in_scope);
-            let told = |at: usize| switch.in_scope.map(|told| told[at]);
+            let in_scope = |at: usize| switch.in_scope.map(|in_scope| in_scope[at]);
             if !(from || to)
-                || !self.is_known_scope(outgoing, told(0))
-                || !self.is_known_scope(incoming, told(1))
+                || !self.is_known_scope(outgoing, in_scope(0))
+                || !self.is_known_scope(incoming, in_scope(1))
             {
                 return Ok(false);
             }
@@ -499,8 +499,9 @@ impl<L: Lanes> Encoder<L> {
 
     /// Whether the kernel's view of the thread's scope, if reported, agrees with the encoder's.
     #[inline(always)]
-    fn is_known_scope(&self, slot: Slot, told: Option<bool>) -> bool {
-        slot == IDLE || told.is_none_or(|told| told == self.threads.thread(slot).in_scope)
+    fn is_known_scope(&self, slot: Slot, in_scope: Option<bool>) -> bool {
+        slot == IDLE
+            || in_scope.is_none_or(|in_scope| in_scope == self.threads.thread(slot).in_scope)
     }
 
     /// The thread `tid`, if it has the CPU both in reality and in the file, and if nothing about it, or about the thread that the file
@@ -519,14 +520,14 @@ impl<L: Lanes> Encoder<L> {
 
     fn switch(&mut self, time: Nanos, cpu: Cpu, switch: &Switch) -> Result<(), Closed> {
         self.stats.switches += 1;
-        let outgoing = self.threads.get(switch.prev, told(&switch.prev_comm));
+        let outgoing = self.threads.get(switch.prev, known_comm(&switch.prev_comm));
         if let Some(former) = self.former_owner(cpu, switch.prev, outgoing) {
             return self.former_owner_leaves(time, cpu, former, switch);
         }
         let koid = self.threads.thread(outgoing).koid;
         let (slice, taken) = self.chains.of(cpu).end_slice(time, koid);
         self.has_cpu(time, cpu, outgoing)?;
-        let incoming = self.threads.get(switch.next, told(&switch.next_comm));
+        let incoming = self.threads.get(switch.next, known_comm(&switch.next_comm));
         let state = outgoing_state(switch.state);
         let slice = self.with_contention(switch.prev, slice);
         let slice = match slice {
@@ -592,7 +593,7 @@ impl<L: Lanes> Encoder<L> {
         former: Occupant,
         switch: &Switch,
     ) -> Result<(), Closed> {
-        let incoming = self.threads.get(switch.next, told(&switch.next_comm));
+        let incoming = self.threads.get(switch.next, known_comm(&switch.next_comm));
         let state = outgoing_state(switch.state);
         let out = Side { koid: former.koid, weight: weight(switch.prev, switch.prev_prio) };
         let inn = self.side(incoming, switch.next_prio);
@@ -711,7 +712,7 @@ impl<L: Lanes> Encoder<L> {
         words: Words,
     ) -> Result<(), Closed> {
         if words.slice.is_some() || words.taken.is_some() || words.wait.is_some() {
-            return self.put_told_switch(time, cpu, out, inn, words);
+            return self.put_reported_switch(time, cpu, out, inn, words);
         }
         let none = Arg::new(Text::EMPTY, Value::Null);
         let mut args = [none; 5];
@@ -729,7 +730,7 @@ impl<L: Lanes> Encoder<L> {
 
     /// Writes a switch with facts about the slice or the wait.
     #[cold]
-    fn put_told_switch(
+    fn put_reported_switch(
         &mut self,
         time: Nanos,
         cpu: Cpu,

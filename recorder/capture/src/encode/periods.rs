@@ -165,8 +165,8 @@ mod tests {
             None,
             "another queue"
         );
-        let told = periods.learn(Nanos(190 * MS), Cpu(1), 8, Nanos(85 * MS));
-        assert_eq!(told, Some(over(1, Some(180 * MS))));
+        let reported = periods.learn(Nanos(190 * MS), Cpu(1), 8, Nanos(85 * MS));
+        assert_eq!(reported, Some(over(1, Some(180 * MS))));
         assert!(periods.is_empty());
         assert_eq!(periods.comes_in(1), None);
         assert_eq!(out(&mut periods, 200 * MS, 8, 85 * MS).id, 2);
@@ -194,8 +194,8 @@ mod tests {
         let mut periods = OpenPeriods::default();
         out(&mut periods, 100 * MS, 8, 0);
         out(&mut periods, 101 * MS, 9, 30 * MS);
-        let told = periods.learn(Nanos(190 * MS), Cpu(1), 8, Nanos(80 * MS));
-        assert_eq!(told, Some(over(1, None)));
+        let reported = periods.learn(Nanos(190 * MS), Cpu(1), 8, Nanos(80 * MS));
+        assert_eq!(reported, Some(over(1, None)));
     }
 
     #[test]

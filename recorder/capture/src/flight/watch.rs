@@ -69,9 +69,9 @@ pub struct Counts {
     pub too_soon: u64,
     /// The number of times that a trigger would have fired after the permitted number.
     pub too_many: u64,
-    /// Waits for a CPU after a preemption that would meet a trigger on `wakeup` except for the metric.
+    /// Waits for a CPU that would fire a trigger on `wakeup` if they had followed a wake-up and not a preemption.
     pub preempted: u64,
-    /// Waits after a wake-up that would meet a trigger on `preempt` except for the metric.
+    /// Waits that would fire a trigger on `preempt` if they had followed a preemption and not a wake-up.
     pub woken: u64,
 }
 

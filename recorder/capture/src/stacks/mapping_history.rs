@@ -39,7 +39,7 @@ pub(super) const MOST: usize = 48 * 1024;
 /// The size of one mapping, in bytes.
 pub(super) const UNIT: usize = 256;
 
-/// The size by which these mappings are counted.
+/// The size that these mappings count as, in units of [`UNIT`] bytes.
 fn units_of(mappings: &[ExecutableMapping]) -> usize {
     mappings.iter().map(|mapping| 1 + mapping.bytes() / UNIT).sum()
 }
@@ -87,7 +87,7 @@ pub(super) enum Change {
 }
 
 #[derive(Clone, Debug)]
-struct Told {
+struct MappingEvent {
     time: Nanos,
     pid: Pid,
     what: What,
@@ -98,7 +98,7 @@ pub(super) struct MappingHistory {
     /// For each process, in order of time.
     of: FxHashMap<Pid, Vec<AddressSpace>>,
     /// Records that older records may still precede.
-    waiting: Vec<Told>,
+    waiting: Vec<MappingEvent>,
     /// Time, process, and the earliest beginning of lives that must be kept.
     over: VecDeque<(Nanos, Pid, Nanos)>,
     /// How many mappings were added since the last count.
@@ -148,7 +148,7 @@ impl MappingHistory {
             _ => return,
         };
         let LocalId(pid) = pid;
-        self.waiting.push(Told { time, pid: Pid(pid), what });
+        self.waiting.push(MappingEvent { time, pid: Pid(pid), what });
     }
 
     /// Applies the records up to `until`, a time at which no ring had been read yet. `look` finds the mappings of a process.
@@ -157,11 +157,11 @@ impl MappingHistory {
         until: Nanos,
         mut look: impl FnMut(Pid) -> Vec<ExecutableMapping>,
     ) {
-        let mut told = std::mem::take(&mut self.waiting);
-        told.sort_by_key(|told| told.time);
-        let ripe = told.partition_point(|told| told.time <= until);
+        let mut reported = std::mem::take(&mut self.waiting);
+        reported.sort_by_key(|reported| reported.time);
+        let ripe = reported.partition_point(|reported| reported.time <= until);
         for at in 0..ripe {
-            let Told { time, pid, what } = told[at].clone();
+            let MappingEvent { time, pid, what } = reported[at].clone();
             if let Some(changes) = &mut self.changes {
                 let change = match &what {
                     What::Mapped(mapping) if is_named_so(&mapping.path) => {
@@ -178,11 +178,12 @@ impl MappingHistory {
                 What::Executed => self.begin(pid, time, Arc::default()),
                 What::BornOf(parent) => {
                     if self.at(parent, time).is_none() {
-                        let is_over = |told: &Told| {
-                            told.pid == parent && matches!(told.what, What::Executed | What::Ended)
+                        let is_over = |reported: &MappingEvent| {
+                            reported.pid == parent
+                                && matches!(reported.what, What::Executed | What::Ended)
                         };
                         // The process now runs a different program from its child's.
-                        if told[at..].iter().any(is_over) {
+                        if reported[at..].iter().any(is_over) {
                             continue;
                         }
                         let mut found = look(parent);
@@ -205,8 +206,8 @@ impl MappingHistory {
                 What::Ended => self.over.push_back((time, pid, Nanos(time.0 + 1))),
             }
         }
-        told.drain(..ripe);
-        self.waiting = told;
+        reported.drain(..ripe);
+        self.waiting = reported;
         self.forget(until);
     }
 
@@ -319,7 +320,7 @@ pub(super) fn is_user(mapping: &ExecutableMapping) -> bool {
 }
 
 /// Parses a record of memory that was mapped as executable.
-fn mapped(mut cursor: Cursor<'_>) -> Option<Told> {
+fn mapped(mut cursor: Cursor<'_>) -> Option<MappingEvent> {
     let time = Nanos(cursor.read_back_u64()?);
     let (pid, _tid) = (Pid(cursor.read_u32()?), cursor.read_u32()?);
     let (start, length, offset) = (cursor.read_u64()?, cursor.read_u64()?, cursor.read_u64()?);
@@ -339,7 +340,7 @@ fn mapped(mut cursor: Cursor<'_>) -> Option<Told> {
         file: (inode != 0).then(|| (format!("{major:02x}:{minor:02x}"), inode)),
         path: PathBuf::from(OsString::from_vec(path.to_vec())),
     };
-    Some(Told { time, pid, what: What::Mapped(mapping) })
+    Some(MappingEvent { time, pid, what: What::Mapped(mapping) })
 }
 
 #[cfg(test)]
@@ -549,6 +550,10 @@ mod tests {
             note(&mut lives, b::PERF_RECORD_MMAP2, 0, &vec![5; length]);
         }
         assert_eq!(lives.waiting.len(), 1);
-        assert_eq!(mapped(Cursor::new(&[0; 72])).map(|told| told.time), None, "it has no length");
+        assert_eq!(
+            mapped(Cursor::new(&[0; 72])).map(|reported| reported.time),
+            None,
+            "it has no length"
+        );
     }
 }

@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 
 use rustc_hash::{FxHashMap, FxHashSet};
 
-use super::collector::{Collector, KERNEL, LOOK, Placed, Told};
+use super::collector::{Collector, KERNEL, LOOK, Message, Placed};
 use super::frames::{FileFrames, Frame};
 use super::jit_code::MOST_MADE;
 
@@ -67,7 +67,7 @@ impl Collector {
             };
             if let Some(name) = name {
                 self.counts.symbols += 1;
-                self.tell(Told::Symbol { program: number, address, name });
+                self.tell(Message::Symbol { program: number, address, name });
             }
             if until.is_some_and(|until| self.named.is_over(until)) {
                 break;
@@ -164,7 +164,7 @@ impl Collector {
                 match names.get(&at).cloned() {
                     Some(name) => {
                         self.counts.symbols += 1;
-                        self.tell(Told::Symbol { program, address, name });
+                        self.tell(Message::Symbol { program, address, name });
                     }
                     None if !is_done => {
                         unnamed += 1;

@@ -786,10 +786,10 @@ mod tests {
         let blobs: Vec<Vec<u8>> =
             blobs.iter().map(|blob| rewrite(blob, later).expect("sound")).collect();
         assert_eq!(read(&blobs), [(2005, 77, 8, vec!["waits".to_owned()])]);
-        let mut told = Vec::new();
-        let mut tell = |kind, about: About, weight| told.push((kind, about.thread, weight));
+        let mut reported = Vec::new();
+        let mut tell = |kind, about: About, weight| reported.push((kind, about.thread, weight));
         blobs.iter().for_each(|blob| weights(blob, &mut tell).expect("sound"));
-        assert_eq!(told, [(Kind::Cpu, 77, 8)]);
+        assert_eq!(reported, [(Kind::Cpu, 77, 8)]);
         assert_eq!(rewrite(&[10, 200, 1], Some), None);
     }
 }

@@ -31,7 +31,7 @@ use fxtrec_kernel::code::ExecutableMapping;
 use fxtrec_sched::backtrace::problem;
 use fxtrec_units::Pid;
 
-use super::collector::{Collector, Told, mappings};
+use super::collector::{Collector, Message, mappings};
 use super::files::Files;
 use super::mapping_history::Change;
 use super::unwind::MOST;
@@ -405,7 +405,7 @@ impl Collector {
         self.pythons.bytes += size_of::<(Arc<str>, u64)>() + name.len();
         python.addresses.insert(name.clone(), address);
         self.counts.symbols += 1;
-        self.tell(Told::Symbol { program: number, address, name });
+        self.tell(Message::Symbol { program: number, address, name });
         address
     }
 }

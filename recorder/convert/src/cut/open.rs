@@ -182,9 +182,9 @@ impl Open {
         let held = Held::of(wait, switch.time, (nanos, switch.args.str("throttled_by")));
         let within = switch.time.0.saturating_sub(from.0);
         Some(match held.and_then(|held| self.periods.place(held)) {
-            Some(stretches) => {
+            Some(intervals) => {
                 let inside = |(begin, end): (Nanos, Nanos)| end.0.saturating_sub(begin.max(from).0);
-                stretches.into_iter().map(inside).sum::<u64>().min(within)
+                intervals.into_iter().map(inside).sum::<u64>().min(within)
             }
             // At most the part that is in the window.
             None => nanos.min(within),

@@ -349,8 +349,8 @@ impl<W: Write> Importer<W> {
         lanes.write(&ProviderSection { id: PROVIDER })?;
         lanes.write(&Initialization { ticks_per_second: 1_000_000_000 })?;
         strings::all().try_for_each(|string| lanes.write(&string))?;
-        let mut told = vec![("version", env!("CARGO_PKG_VERSION").to_owned())];
-        told.push(("source", origin.format.to_owned()));
+        let mut reported = vec![("version", env!("CARGO_PKG_VERSION").to_owned())];
+        reported.push(("source", origin.format.to_owned()));
         let known = [
             ("host", origin.host),
             ("release", origin.release),
@@ -359,9 +359,9 @@ impl<W: Write> Importer<W> {
             ("machine", origin.machine),
             ("causes", origin.causes),
         ];
-        told.extend(known.into_iter().filter_map(|(name, value)| Some((name, value?))));
+        reported.extend(known.into_iter().filter_map(|(name, value)| Some((name, value?))));
         let values: Vec<_> =
-            told.iter().map(|(name, value)| (*name, text::clean(value.as_bytes()))).collect();
+            reported.iter().map(|(name, value)| (*name, text::clean(value.as_bytes()))).collect();
         let args: Vec<Arg<'_>> =
             values
                 .iter()

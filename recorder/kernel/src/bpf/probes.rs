@@ -168,10 +168,10 @@ impl Links {
         probes: &[Probe],
         outputs: [Option<BorrowedFd<'_>>; 2],
     ) -> Result<Links, BpfError> {
-        let mut ways: Vec<FetchPlan> = probes.iter().map(FetchPlan::of).collect();
-        ways.sort_unstable();
-        ways.dedup();
-        let map = map_of(sys, &ways)?;
+        let mut plans: Vec<FetchPlan> = probes.iter().map(FetchPlan::of).collect();
+        plans.sort_unstable();
+        plans.dedup();
+        let map = map_of(sys, &plans)?;
         // No way uses an output that does not exist.
         let output = |wanted: usize| outputs[wanted].or(outputs[1 - wanted]).unwrap_or(map.as_fd());
         let maps = [
@@ -179,14 +179,14 @@ impl Links {
             ("hits", Given::Map(output(0))),
             ("hits_with_stacks", Given::Map(output(1))),
         ];
-        let choices = [("number_of_ways", ways.len() as u64)];
+        let choices = [("number_of_ways", plans.len() as u64)];
         let programs = Object::without_fields(&object::PROBES)?.with(&choices, &maps, &[])?;
         let program = Loaded::new(sys, &programs.get(NAME, On::Places)?)?;
         let mut groups: Vec<(&Binary, bool, Vec<AttachedLocation>)> = Vec::new();
         for probe in probes {
             let ProbeSite { binary, offset, on_return, semaphore } = &probe.place;
             // An equal way is already among them.
-            let way = ways.binary_search(&FetchPlan::of(probe)).unwrap_or_default();
+            let way = plans.binary_search(&FetchPlan::of(probe)).unwrap_or_default();
             let cookie = (way as u64) << WAY_SHIFT | u64::from(probe.number);
             let semaphore = semaphore.unwrap_or(0);
             let place = AttachedLocation { offset: *offset, semaphore, cookie };
@@ -224,10 +224,10 @@ impl FetchPlan {
     }
 }
 
-/// The map in which the program finds its ways.
-fn map_of(sys: &dyn BpfSys, ways: &[FetchPlan]) -> Result<OwnedFd, BpfError> {
+/// The map from which the program learns what to fetch for each probe.
+fn map_of(sys: &dyn BpfSys, plans: &[FetchPlan]) -> Result<OwnedFd, BpfError> {
     let failed = |error| BpfError::Map { what: "what probes take", error };
-    let bytes = size_of_val(ways).max(1);
+    let bytes = size_of_val(plans).max(1);
     let map = sys.map_create(&MapSpec {
         kind: MapKind::Array,
         value_bytes: u32::try_from(bytes).unwrap_or(u32::MAX),
@@ -238,9 +238,9 @@ fn map_of(sys: &dyn BpfSys, ways: &[FetchPlan]) -> Result<OwnedFd, BpfError> {
     let map = map.map_err(failed)?;
     let mapping = Mapping::new(Some(map.as_fd()), bytes.next_multiple_of(page_size()));
     let mapping = mapping.map_err(failed)?;
-    // SAFETY: the mapping is as long as the ways, begins at a page, and nothing else uses it yet.
+    // SAFETY: the mapping is as long as the plans, begins at a page, and nothing else uses it yet.
     unsafe {
-        ways.as_ptr().copy_to_nonoverlapping(mapping.base().cast(), ways.len());
+        plans.as_ptr().copy_to_nonoverlapping(mapping.base().cast(), plans.len());
     }
     Ok(map)
 }

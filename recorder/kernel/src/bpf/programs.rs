@@ -199,7 +199,7 @@ impl Setting<'_> {
         [("scope_is", kind), ("by_controller", by_controller.into()), owned, owner]
     }
 
-    /// Where a program reads whether an interrupt runs; the numbers of the ways are those of `wakers.h`.
+    /// How a program finds out whether an interrupt runs; the ways are numbered as in `wakers.h`.
     pub(super) fn of_interrupts(&self) -> [Choice; 3] {
         let (way, count) = match self.way.interrupts {
             InterruptCount::Unknown => (0, 0),

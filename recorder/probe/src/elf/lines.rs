@@ -213,7 +213,7 @@ mod tests {
     fn names_that_all_which_is_inlined_shares_do_not_make_a_small_file_take_gigabytes() {
         // A unit that covers everything, a function that covers everything, and a hundred functions inlined into it, which refer to one
         // name.
-        let told = |name: usize| {
+        let reported = |name: usize| {
             let abbreviations = [
                 &[1, 0x11, 1, 0x11, 0x01, 0x12, 0x06, 0, 0][..], // compile_unit: low_pc address, high_pc data4
                 &[2, 0x2E, 1, 0x03, 0x0E, 0x11, 0x01, 0x12, 0x06, 0, 0], // subprogram: name strp, the same
@@ -239,10 +239,10 @@ mod tests {
         };
         let long = TEXT_OF_ONE + 1;
         for (name, most) in [(long, 0), (TEXT_OF_ONE / 4, 4), (8, 101)] {
-            assert_eq!(told(name).len(), most, "{name}");
+            assert_eq!(reported(name).len(), most, "{name}");
         }
         // It takes more reading than is allowed for one address.
-        let lines = told(READS_OF_ONE);
+        let lines = reported(READS_OF_ONE);
         assert!(lines.len() <= 101 && lines.iter().all(|line| line.function.is_none()));
     }
 

@@ -6,7 +6,7 @@
 //! ```
 
 use fxt_reader::{Cpu, Nanos};
-use fxtrec_sched::{Held, Stretch};
+use fxtrec_sched::{Held, TimeInterval};
 
 use super::history::{History, OnCpu, Segment};
 use super::{Analysis, Observer};
@@ -70,15 +70,15 @@ impl<O: Observer> Analysis<O> {
         let sum = &mut self.meanwhile;
         sum.reset(begin.0);
         let whole = (end.0 - begin.0).saturating_sub(held.map_or(0, |held| held.nanos));
-        let stretches: Vec<Stretch> = match held {
+        let intervals: Vec<TimeInterval> = match held {
             Some(held) => match self.periods.place(held) {
-                Some(stretches) => stretches,
+                Some(intervals) => intervals,
                 None => return sum.add_unknown(whole),
             },
             None => Vec::new(),
         };
         if let Some(earlier_queues) = earlier_queues {
-            match stretches[..] {
+            match intervals[..] {
                 [] => sum.append(&earlier_queues.passed),
                 [(from, until)] if from == begin => {
                     sum.add_unknown(earlier_queues.at.saturating_sub(until.0));
@@ -88,7 +88,7 @@ impl<O: Observer> Analysis<O> {
             sum.skip_to(earlier_queues.at);
         }
         let history = &self.cpus.get(cpu.0).history;
-        for (from, until) in stretches {
+        for (from, until) in intervals {
             history.add_until(from.0, sum);
             sum.skip_to(until.0);
         }

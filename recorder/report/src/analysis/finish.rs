@@ -7,7 +7,7 @@ use fxt_reader::{Koid, Nanos};
 use fxtrec_sched::{CpuInterval, Threads};
 
 use super::cpu::Occupant;
-use super::records::Told;
+use super::records::SeenEvents;
 use super::switches::shown;
 use super::thread::metric;
 use super::thread_figures::{freeze, freeze_facts};
@@ -54,7 +54,7 @@ impl<O: Observer> Analysis<O> {
         let recorded = end.saturating_sub(span.begin.0);
         self.thread_figures.add_delays();
         let delay = self.worst_delay(recorded);
-        let names_left_out = self.thread_figures.told.left_out;
+        let names_left_out = self.thread_figures.name_budget.left_out;
         let mut threads = self.thread_figures.finish(&self.family);
         let longest = |thread: &ThreadReport| thread.metric(Metric::RunQueue).max();
         threads.sort_by_key(|thread| (Reverse(longest(thread)), thread.koid));
@@ -72,12 +72,12 @@ impl<O: Observer> Analysis<O> {
             unconserved,
             losses: self.losses,
             idle_wakeups,
-            has_counters: self.told.has(Told::COUNTERS),
+            has_counters: self.seen.has(SeenEvents::COUNTERS),
             counters: None,
             locks: None,
-            may_have_spans: self.told.has(Told::SPANS) || self.wanted.to != u64::MAX,
-            has_spans: self.told.has(Told::SPANS),
-            has_app_spans: self.told.has(Told::APP_SPANS),
+            may_have_spans: self.seen.has(SeenEvents::SPANS) || self.wanted.to != u64::MAX,
+            has_spans: self.seen.has(SeenEvents::SPANS),
+            has_app_spans: self.seen.has(SeenEvents::APP_SPANS),
             worst_span: None,
             too_many_spans: false,
             names_left_out,

@@ -45,7 +45,7 @@ use history::Segment;
 pub use history::Shares;
 use losses::{Dropping, Pending};
 pub use observer::{Moved, Names, Observer, Ran, Switched, SwitchedOut, Vacated, Waited, Woken};
-use records::Told;
+use records::SeenEvents;
 use thread_figures::ThreadFigures;
 use worst::Worst;
 
@@ -94,7 +94,7 @@ pub struct Analysis<O = ()> {
     /// When cgroups were throttled.
     periods: Periods,
     ignored_wakeups: u64,
-    told: Told,
+    seen: SeenEvents,
     /// The time of the last record.
     now: u64,
     span: Option<Span>,
@@ -249,7 +249,7 @@ impl<O: Observer> Analysis<O> {
             quotas: Vec::new(),
             periods: Periods::default(),
             ignored_wakeups: 0,
-            told: Told::default(),
+            seen: SeenEvents::default(),
             now: 0,
             span: None,
             wanted: Wanted { from: 0, to: u64::MAX },

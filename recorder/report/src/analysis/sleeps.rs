@@ -52,7 +52,7 @@ impl Sleeps {
     }
 
     /// The sleeps of this thread, for the report.
-    pub(super) fn told(&self, koid: u64, thread_figures: &mut ThreadFigures) -> Vec<Sleep> {
+    pub(super) fn reported(&self, koid: u64, thread_figures: &mut ThreadFigures) -> Vec<Sleep> {
         let thread = thread_figures.thread_info(koid);
         let one = |slept: &Slept| Sleep {
             thread: thread.clone(),

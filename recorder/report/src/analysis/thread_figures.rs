@@ -100,7 +100,7 @@ pub(super) struct ThreadFigures {
     processes: FxHashMap<u64, Process>,
     texts: FxHashSet<Arc<str>>,
     /// Space for names that programs register.
-    pub(super) told: NameBudget,
+    pub(super) name_budget: NameBudget,
     ended: Vec<ThreadReport>,
     groups: Groups,
     /// Processes with a thread that was woken: in a trace of narrow scope, these are in scope.
@@ -208,18 +208,18 @@ impl ThreadFigures {
     /// Whether there is space for a name that a program registers.
     fn has_room(&mut self, name: &str, is_new: bool) -> bool {
         let is_new_name = !self.texts.contains(name);
-        self.told.has_room(name, is_new_name, is_new)
+        self.name_budget.has_room(name, is_new_name, is_new)
     }
 
-    /// Sets the name of a process, and its cgroup and host if known; `is_told` if a program registered the name.
+    /// Sets the name of a process, and its cgroup and host if known; `is_reported` if a program registered the name.
     pub(super) fn name_process(
         &mut self,
         koid: u64,
         (name, cgroup, host): (&str, Option<&str>, Option<&str>),
-        is_told: bool,
+        is_reported: bool,
     ) {
         let is_new = !self.processes.contains_key(&koid);
-        if is_told
+        if is_reported
             && !(self.has_room(name, is_new)
                 && cgroup.is_none_or(|path| self.has_room(path, false))
                 && host.is_none_or(|host| self.has_room(host, false)))
@@ -231,7 +231,7 @@ impl ThreadFigures {
         let known = self.processes.remove(&koid);
         let (known_cgroup, known_host) = known.map_or((None, None), |it| (it.cgroup, it.host));
         // Programs know only their names.
-        let (cgroup, host) = match is_told {
+        let (cgroup, host) = match is_reported {
             true => (known_cgroup.or(cgroup), known_host.or(host)),
             false => (cgroup.or(known_cgroup), host.or(known_host)),
         };
@@ -253,14 +253,14 @@ impl ThreadFigures {
         self.processes.get(&process)
     }
 
-    /// Sets the name of a thread; `is_told` if a program registered it.
+    /// Sets the name of a thread; `is_reported` if a program registered it.
     pub(super) fn name_thread(
         &mut self,
         koid: u64,
         (comm, process): (&str, Option<u64>),
-        is_told: bool,
+        is_reported: bool,
     ) {
-        if is_told && !self.has_room(comm, !self.named.contains_key(&koid)) {
+        if is_reported && !self.has_room(comm, !self.named.contains_key(&koid)) {
             return;
         }
         let comm = self.text(comm);
@@ -385,7 +385,7 @@ impl ThreadFigures {
         }
         let home = process.and_then(|process| self.processes.get(&process));
         let process_name = home.map(|home| home.name.clone());
-        let sleeps = live.sleeps.take().map(|sleeps| sleeps.told(live.koid, self));
+        let sleeps = live.sleeps.take().map(|sleeps| sleeps.reported(live.koid, self));
         Some(ThreadReport {
             koid: Some(koid),
             pid,

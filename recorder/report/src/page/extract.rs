@@ -165,9 +165,9 @@ impl Extract {
         let said = switched.said.map_or((0, None), |said| (said.held, said.held_by));
         let Some(mut waited) = switched.waited else { return };
         let held = Held::of(waited, switched.time, said);
-        let stretches = held.and_then(|held| switched.periods.place(held)).unwrap_or_default();
-        for stretch in stretches {
-            let Some([_, held]) = waited.held_back(stretch) else { continue };
+        let intervals = held.and_then(|held| switched.periods.place(held)).unwrap_or_default();
+        for interval in intervals {
+            let Some([_, held]) = waited.held_back(interval) else { continue };
             for Thread { since, state, .. } in [held, waited] {
                 self.push(switched.time.0, Event::Change { thread, state, since: since.0 });
             }

@@ -41,7 +41,7 @@ const LEFT_OUT: i8 = -1;
 
 /// The blocks of data that programs report in addition to spans.
 #[derive(Clone, Copy, Debug, Default)]
-pub(super) struct Told {
+pub(super) struct EventBlocks {
     pub(super) arguments: Option<usize>,
     pub(super) flows: Option<usize>,
     pub(super) counters: Option<usize>,
@@ -62,7 +62,7 @@ pub(super) struct Contents<'a> {
     pub(super) file: Option<&'a str>,
     /// The entry about stacks, if there are any.
     pub(super) stacks: Option<&'a Value>,
-    pub(super) told: Told,
+    pub(super) event_blocks: EventBlocks,
 }
 
 /// The maximum number of applications that are named for dropping records.
@@ -109,15 +109,16 @@ impl Contents<'_> {
             "causes": self.report.causes.names().collect::<Vec<_>>(),
             "stolen": self.stolen(),
             "stacks": self.stacks,
-            "told": self.told(),
+            "told": self.event_blocks(),
         })
     }
 
     /// Data that programs report in addition to spans: operations, which have separate tracks after all threads; arguments, flows and
     /// counters.
-    fn told(&self) -> Value {
+    fn event_blocks(&self) -> Value {
         let Extract { threads, operations, arguments, flows, counters, .. } = self.extract;
-        let Told { arguments: of_arguments, flows: of_flows, counters: of_counters } = self.told;
+        let EventBlocks { arguments: of_arguments, flows: of_flows, counters: of_counters } =
+            self.event_blocks;
         let tracks = operations.tracks.iter();
         let tracks: Vec<_> = tracks.map(|track| [track.category.0, track.name.0]).collect();
         let left_out = [operations.left_out, arguments.left_out, flows.left_out, counters.left_out];

@@ -174,7 +174,7 @@ impl Page {
                 budget: limit,
                 file: file.as_deref(),
                 stacks: fitted.stacks.as_ref(),
-                told: fitted.told,
+                event_blocks: fitted.event_blocks,
             }
             .json()
         };

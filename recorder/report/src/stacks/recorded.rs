@@ -384,14 +384,14 @@ impl Recorded {
         let has = |mapping: &&Mapping| mapping.contains(address);
         // The last mapping that was recorded applies. If only a part of a recording is kept, all mappings are written at its end, with the
         // time of the last stack that is in them.
-        let told = before.iter().rev().find(has);
+        let reported = before.iter().rev().find(has);
         let later = || {
             let later = behind.iter().rev().filter(has);
             later.min_by_key(|mapping| {
                 (mapping.time.0 < stack.time, mapping.time.0.abs_diff(stack.time))
             })
         };
-        told.or_else(later)
+        reported.or_else(later)
     }
 
     /// The file that contains an address of a process, and the address in the file.

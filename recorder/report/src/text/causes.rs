@@ -44,17 +44,17 @@ pub(super) fn stopped(report: &Report) -> Option<String> {
         let cgroup = printable(&quota.cgroup, MAX_PATH);
         format!("{cgroup} for {} in {periods}", short(quota.throttled))
     };
-    let told: Vec<String> = report.quotas.iter().take(MAX_CGROUPS).map(one).collect();
+    let reported: Vec<String> = report.quotas.iter().take(MAX_CGROUPS).map(one).collect();
     let rest = match report.quotas.len().saturating_sub(MAX_CGROUPS) {
         0 => String::new(),
-        more => format!(", {more} more for less"),
+        more => format!(", {more} more for less time"),
     };
     // If the recording does not show which threads a quota stopped, the text says so.
     let which = match report.causes.has(Cause::Throttled) {
         true => "",
         false => "; the recording does not show which threads",
     };
-    (!told.is_empty()).then(|| format!("quotas stopped {}{rest}{which}", told.join(", ")))
+    (!reported.is_empty()).then(|| format!("quotas stopped {}{rest}{which}", reported.join(", ")))
 }
 
 /// The columns that are left out first on a narrow terminal: longest single times, and counts.

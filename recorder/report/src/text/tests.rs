@@ -541,6 +541,9 @@ fn what_takes_more_than_half_of_a_recording_is_how_a_thread_lives() {
     scene.switch(0, 0, 0, Leaves::R, 101).switch(10, 0, 101, Leaves::S, 0);
     scene.wake(80, 0, 101).switch(81, 0, 0, Leaves::R, 101).switch(85, 0, 101, Leaves::S, 0);
     scene.wake(95, 0, 101).switch(96, 0, 0, Leaves::R, 101).end(100);
-    let told = text(|out| write_blocked(&scene.report(), 9, Look::PLAIN, out));
-    assert!(told.contains("1.  10.0 us  t101[101]") && !told.contains("70.0 us"), "{told}");
+    let reported = text(|out| write_blocked(&scene.report(), 9, Look::PLAIN, out));
+    assert!(
+        reported.contains("1.  10.0 us  t101[101]") && !reported.contains("70.0 us"),
+        "{reported}"
+    );
 }

@@ -250,7 +250,7 @@ impl Selection {
         let mut selection = Selection { everything: true, ..Selection::default() };
         for category in categories {
             selection.everything = false;
-            let told = match category {
+            let reported = match category {
                 Category::Kernel(kernel) => {
                     selection.kernel.insert(kernel);
                     kernel.name().to_owned()
@@ -264,8 +264,8 @@ impl Selection {
                 }
                 Category::Application(pattern) => pattern,
             };
-            if !selection.applications.contains(&told) {
-                selection.applications.push(told);
+            if !selection.applications.contains(&reported) {
+                selection.applications.push(reported);
             }
         }
         if selection.everything {
@@ -288,12 +288,12 @@ impl Selection {
         }
         if !self.everything {
             let mut bytes = list_bytes(&self.applications);
-            for told in more.applications {
-                let longer = bytes + told.len() + 1;
+            for reported in more.applications {
+                let longer = bytes + reported.len() + 1;
                 let has_room = self.applications.len() < MAX_CATEGORIES && longer <= MAX_LIST_BYTES;
-                if has_room && !self.applications.contains(&told) {
+                if has_room && !self.applications.contains(&reported) {
                     bytes = longer;
-                    self.applications.push(told);
+                    self.applications.push(reported);
                 }
             }
         }

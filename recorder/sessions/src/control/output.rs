@@ -334,14 +334,14 @@ mod tests {
         let (reader, writer) = pipe().expect("a pipe");
         let (writer, destination) = to(writer);
         drop(reader);
-        let (tell, told) = crossbeam_channel::bounded(2);
+        let (tell, reported) = crossbeam_channel::bounded(2);
         let on_failure = Box::new(move |reason| tell.send(reason).expect("heard"));
         let output =
             Output::start(writer, destination, spool(), false, on_failure).expect("a thread");
         output.push(vec![1]);
         output.push(vec![2]);
-        assert_eq!(told.recv().expect("told"), "the reader of the output closed it");
-        assert!(told.recv().is_err(), "and not again");
+        assert_eq!(reported.recv().expect("told"), "the reader of the output closed it");
+        assert!(reported.recv().is_err(), "and not again");
         assert!(output.failure().is_some());
     }
 

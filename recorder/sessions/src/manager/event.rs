@@ -23,7 +23,8 @@ pub(super) enum Track {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Act {
     Begin(Label),
-    /// Ends the innermost span; of an operation, the innermost of this name. The end of a span of a thread may have another name.
+    /// Ends the innermost span; on an operation's track, the innermost span with this name. The end of a span of a thread may have another
+    /// name.
     End(Arc<str>),
     /// A span that ended at this time.
     Whole(Label, u64),

@@ -159,8 +159,8 @@ impl Names {
 
     /// The ticks per second of the provider's clock.
     pub(super) fn ticks_per_second(&self) -> u64 {
-        let told = self.initialization.get(1).copied();
-        told.filter(|ticks| *ticks > 0).unwrap_or(DEFAULT_TICKS_PER_SECOND)
+        let reported = self.initialization.get(1).copied();
+        reported.filter(|ticks| *ticks > 0).unwrap_or(DEFAULT_TICKS_PER_SECOND)
     }
 }
 

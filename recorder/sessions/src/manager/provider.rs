@@ -189,11 +189,11 @@ impl Provider {
 
     /// Informs it that no session is running: otherwise a program that has just started waits for START.
     pub(super) fn send_idle(&mut self, number: wire::Session) {
-        let told = FromManager::Terminate(number)
+        let reported = FromManager::Terminate(number)
             .encode()
             .map_err(Fault::from)
             .and_then(|message| Fault::of_send(self.connection.send(&message, &[])));
-        if let Err(fault) = told {
+        if let Err(fault) = reported {
             self.blame(&fault);
         }
     }

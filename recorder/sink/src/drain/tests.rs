@@ -76,10 +76,10 @@ impl Sink for Broken {
 fn a_sink_that_fails_is_reported_once_and_nothing_waits() {
     let (sender, requests) = crossbeam_channel::unbounded();
     let engine = engine(sender.clone());
-    let (told, tellings) = crossbeam_channel::unbounded();
+    let (done_sender, tellings) = crossbeam_channel::unbounded();
     let sink = Box::new(Broken(BlackHole::default()));
     let thread = spawn(engine.clone(), requests, (sink, None), Arc::default(), move || {
-        told.send(()).expect("the test listens");
+        done_sender.send(()).expect("the test listens");
     })
     .expect("a thread");
     fill(&engine, &sender, 10_000);
@@ -99,12 +99,12 @@ fn an_output_ends_with_its_tail_and_the_next_begins_with_its_head() {
     sender.send(Request::Write(vec![1; 8])).expect("the drain runs");
     let (done, turned) = crossbeam_channel::bounded(1);
     let (next, complete) = (second.clone(), crossbeam_channel::unbounded());
-    let told = complete.0;
+    let done_sender = complete.0;
     let piece = NextPiece {
         explanation: None,
         tail: Box::new(|bytes, _| vec![bytes as u8; 16]),
         open: Box::new(move |totals| {
-            told.send(totals.record_bytes).expect("the test listens");
+            done_sender.send(totals.record_bytes).expect("the test listens");
             Ok(Box::new(next))
         }),
         head: vec![3; 8],
@@ -196,12 +196,12 @@ fn what_explains_an_output_is_left_out_where_it_does_not_fit() {
     };
     sender.send(Request::Write(vec![1; 2048])).expect("the drain runs");
     let (done, turned) = crossbeam_channel::bounded(1);
-    let (told, lacks) = crossbeam_channel::unbounded();
+    let (done_sender, lacks) = crossbeam_channel::unbounded();
     let next = second.clone();
     let piece = NextPiece {
         explanation: Some(explanation()),
         tail: Box::new(move |_, left_out| {
-            told.send(left_out).expect("the test listens");
+            done_sender.send(left_out).expect("the test listens");
             vec![2; 8]
         }),
         open: Box::new(move |_| Ok(Box::new(next))),
@@ -320,10 +320,10 @@ fn an_output_may_end_before_it_is_open_and_each_has_its_own_records() {
 fn an_output_that_cannot_be_opened_ends_the_writing_and_nobody_waits() {
     let (sender, requests) = crossbeam_channel::unbounded();
     let engine = engine(sender.clone());
-    let (told, tellings) = crossbeam_channel::unbounded();
+    let (done_sender, tellings) = crossbeam_channel::unbounded();
     let thread =
         spawn(engine, requests, (Box::new(Memory::default()), None), Arc::default(), move || {
-            told.send(()).expect("the test listens");
+            done_sender.send(()).expect("the test listens");
         })
         .expect("a thread");
     let (done, turned) = crossbeam_channel::bounded(1);

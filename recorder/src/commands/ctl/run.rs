@@ -41,16 +41,16 @@ pub(super) fn until_the_end(
     let session = Session::watch(common)?;
     let mut child = held.map(Held::release).transpose()?;
     loop {
-        let mut told_to_end = false;
+        let mut asked_to_end = false;
         while let Some(caught) = signals.read().map_err(system("read signals"))? {
             match caught.signal {
                 Signal::SIGINT | Signal::SIGQUIT => {
-                    told_to_end = true;
+                    asked_to_end = true;
                     // The terminal has already sent COMMAND the signal.
                     pass_on(child.as_ref().filter(|_| caught.from_user), caught.signal);
                 }
                 Signal::SIGTERM | Signal::SIGHUP => {
-                    told_to_end = true;
+                    asked_to_end = true;
                     pass_on(child.as_ref(), caught.signal);
                 }
                 _ => {}
@@ -66,7 +66,7 @@ pub(super) fn until_the_end(
                     return Ok(Outcome { exit_status, lost: session.is_over() });
                 }
             }
-            None if told_to_end || session.is_over() => {
+            None if asked_to_end || session.is_over() => {
                 return Ok(Outcome { exit_status: None, lost: session.is_over() });
             }
             None => {}

@@ -675,16 +675,16 @@ mod tests {
 
     #[test]
     fn a_name_of_a_thread_makes_no_file_ours() {
-        let told = |line: &str| told_of(line, Path::new("/var/alerts"));
+        let reported = |line: &str| told_of(line, Path::new("/var/alerts"));
         let ours = "fxtrec: 12 events written to /var/alerts/alert-7.1.fxt.zst";
-        assert_eq!(told(ours), Some("/var/alerts/alert-7.1.fxt.zst".into()));
+        assert_eq!(reported(ours), Some("/var/alerts/alert-7.1.fxt.zst".into()));
         for line in [
             "fxtrec: wakeup > 20ms:  written to /etc/passwd",
             "fxtrec:  written to /var/alerts/../alert-7.1.fxt.zst",
             "fxtrec:  written to /var/alerts/mine.fxt.zst",
             "fxtrec:  written to alert-7.1.fxt.zst",
         ] {
-            assert_eq!(told(line), None, "{line}");
+            assert_eq!(reported(line), None, "{line}");
         }
     }
 

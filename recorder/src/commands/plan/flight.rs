@@ -54,7 +54,7 @@ pub enum FlightError {
     /// An option that only circular mode has.
     #[error("{0} needs --mode circular, which keeps the last events in memory")]
     NeedsCircular(&'static str),
-    /// `--rotate` in another mode than streaming.
+    /// `--rotate` in a mode other than streaming.
     #[error("--rotate needs streaming mode: omit --rotate or --mode")]
     RotateNeedsStreaming,
     /// `--disk-budget` or `--keep` without an option that writes several files.

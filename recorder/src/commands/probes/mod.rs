@@ -6,8 +6,8 @@ mod table;
 use std::io::{self, BufWriter, Write};
 use std::path::PathBuf;
 
-use crate::apart::{ApartError, Files};
 use crate::cli::ProbesArgs;
+use crate::file_worker::{FileWorkerError, Files};
 use crate::probe::{Context, spec::Binary};
 use crate::units::Pid;
 use crate::units::look::Look;
@@ -18,7 +18,7 @@ use crate::units::look::Look;
 pub enum ProbesError {
     /// The binary cannot be read, or nothing in it matches.
     #[error(transparent)]
-    Probe(#[from] ApartError),
+    Probe(#[from] FileWorkerError),
     /// Writing the output failed.
     #[error("cannot write the output: {0}")]
     Write(#[from] io::Error),

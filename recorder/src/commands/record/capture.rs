@@ -162,8 +162,8 @@ impl Capture {
                 }
             }
             if let Some(change) = clocks.look() {
-                let told = clock_change(&mut self.encoder, ended, &change);
-                intake.open = intake.open && told.is_ok();
+                let reported = clock_change(&mut self.encoder, ended, &change);
+                intake.open = intake.open && reported.is_ok();
             }
             handover.after_round(Instant::now(), new, || self.engine.flush());
             intake.open = intake.open && self.hear_alerts(ended).is_ok();

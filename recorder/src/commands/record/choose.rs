@@ -203,9 +203,9 @@ mod tests {
 
     #[test]
     fn when_all_are_refused_that_of_perf_is_told_or_else_the_first() {
-        for (kinds, told) in [(&AUTO[..], "No perf."), (&AUTO[2..], "No ftrace.")] {
+        for (kinds, reported) in [(&AUTO[..], "No perf."), (&AUTO[2..], "No ftrace.")] {
             let refused = first(kinds, machine(&AUTO)).expect_err("refused");
-            assert!(refused.to_string().starts_with(told), "{refused}");
+            assert!(refused.to_string().starts_with(reported), "{refused}");
         }
     }
 

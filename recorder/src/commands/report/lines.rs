@@ -4,9 +4,9 @@ use std::collections::HashSet;
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
-use crate::apart::Files;
 use crate::convert::symbolize::Fetch;
 use crate::debuginfod::Debuginfod;
+use crate::file_worker::Files;
 use crate::report::stacks::Line;
 
 /// The time limit for all files together, including those that respond: each has its own limit, but their number is unlimited.

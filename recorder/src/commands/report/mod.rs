@@ -461,14 +461,14 @@ fn write_text(
     let worst = args.worst.unwrap_or(worst);
     let lock_rows = args.most_rows(if screen { SCREEN_LOCKS } else { ROWS });
     let common = Common { args, report, rows, worst, named, look };
-    let only_told = report.cpus.is_empty();
-    if only_told {
+    let only_reported = report.cpus.is_empty();
+    if only_reported {
         writeln!(
             out,
             "no scheduling records in the trace; only spans and counters of programs follow\n"
         )?;
     }
-    let has = |part: &&Part| !only_told || matches!(part, Part::Spans | Part::Counters);
+    let has = |part: &&Part| !only_reported || matches!(part, Part::Spans | Part::Counters);
     for part in args.parts().iter().filter(has) {
         match part {
             Part::Threads if args.by == By::Process => {
@@ -507,7 +507,7 @@ fn write_text(
             },
         }
     }
-    if screen && !only_told {
+    if screen && !only_reported {
         let note = "--all prints everything; fxtrec why explains the worst delay.";
         writeln!(out, "{}", look.note(note))?;
     }

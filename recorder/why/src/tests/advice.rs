@@ -35,7 +35,7 @@ fn a_hog_in_another_cgroup_is_not_to_be_reniced() {
     let advice = |own: &str, other: &str| {
         let mut scene = Scene::of_command(ALL, 100);
         scene.name_in(100, "victim", Some(own)).name_in(201, "hog", Some(other));
-        // As an application that names itself does, which does not know its cgroup.
+        // As an application does that names itself and does not know its cgroup.
         scene.name_in(301, "hog", Some("/c")).name(201, "hog");
         scene.switch(1_000, 0, 0, Leaves::R, 100);
         scene.switch(2_000, 0, 100, Leaves::R, 201).switch(30_000, 0, 201, Leaves::R, 301);

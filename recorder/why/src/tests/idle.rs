@@ -104,8 +104,8 @@ fn partly_unknown(known: u64) -> Scene {
 fn a_unit_counts_if_half_of_it_is_known_in_one_piece() {
     let why = ask(&partly_unknown(40_000), &Query::default());
     assert_eq!((why.is_unusual, why.units), (Some(true), Some(39)), "{}", why.sentence);
-    let told = "ran for 45.1 ms and unknown for 15.0 ms (no event reported the switch).";
-    assert!(why.sentence.ends_with(told), "{}", why.sentence);
+    let reported = "ran for 45.1 ms and unknown for 15.0 ms (no event reported the switch).";
+    assert!(why.sentence.ends_with(reported), "{}", why.sentence);
     // It may have slept in between.
     let why = ask(&partly_unknown(22_000), &Query::default());
     assert_eq!((why.is_unusual, why.units), (Some(false), Some(38)), "{}", why.sentence);

@@ -171,9 +171,9 @@ fn a_short_request_after_a_long_wait_names_whose_others_the_disk_had_during_the_
     scene.switch(20_000, 0, 100, Leaves::S, 0);
     scene.end(100_000);
     let why = ask(&scene, &Query { metric: Some(Metric::Blocked), ..Query::default() });
-    let told =
+    let reported =
         "(100 us queued, 300 us in the device; meanwhile vda also had 4.0 KiB of backup[201]).";
-    assert!(why.sentence.ends_with(told), "{}", why.sentence);
+    assert!(why.sentence.ends_with(reported), "{}", why.sentence);
 }
 
 #[test]
@@ -191,8 +191,8 @@ fn of_several_requests_the_one_that_took_nearly_all_of_the_time_is_named() {
         }
         scene.switch(now, 0, 100, Leaves::S, 0).end(100_000);
         let why = ask(&scene, &within("100", 2_000, now));
-        let told = "of it until its 4.0 KiB write to vda was done";
-        assert_eq!(why.sentence.contains(told), named, "{}", why.sentence);
+        let reported = "of it until its 4.0 KiB write to vda was done";
+        assert_eq!(why.sentence.contains(reported), named, "{}", why.sentence);
         assert!(
             named || why.sentence.contains("until woken by the end of a write to vda"),
             "{}",

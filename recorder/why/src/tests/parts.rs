@@ -51,7 +51,7 @@ fn what_was_taken_of_a_slice_is_no_ones_own_time() {
     scene.end(20_000);
     let why = ask(&scene, &within("t101", 0, 9_000));
     assert_eq!(parts(&why), expect(&[("on_cpu", 9_000)]));
-    // No more time than the slice can have been taken.
+    // The time that was taken cannot exceed the slice.
     let mut scene = Scene::with_causes(ALL);
     scene.switch(0, 0, 0, Leaves::R, 101);
     let facts = [("steal_ns", Value::Uint64(u64::MAX)), ("irq_ns", Value::Uint64(u64::MAX))];

@@ -235,12 +235,12 @@ fn samples_say_where_a_thread_ran() {
         scene.sample(at, 100, function);
     }
     scene.switch(31_000, 0, 100, Leaves::S, 0).sample(31_500, 100, "after").end(40_000);
-    let told = |from, to| ask(&scene, &within("worker", from, to)).sentence;
+    let reported = |from, to| ask(&scene, &within("worker", from, to)).sentence;
     let all = "worker[100], in 30.0 ms: ran for 30.0 ms (2 of 3 samples in mark).";
-    assert_eq!(told(1_000, 31_000), all);
+    assert_eq!(reported(1_000, 31_000), all);
     // Two samples say little, and 9 ms are no long time.
-    assert_eq!(told(10_000, 30_000), "worker[100], in 20.0 ms: ran for 20.0 ms.");
-    assert_eq!(told(1_000, 10_000), "worker[100], in 9.00 ms: ran for 9.00 ms.");
+    assert_eq!(reported(10_000, 30_000), "worker[100], in 20.0 ms: ran for 20.0 ms.");
+    assert_eq!(reported(1_000, 10_000), "worker[100], in 9.00 ms: ran for 9.00 ms.");
 }
 
 #[test]
@@ -402,7 +402,7 @@ fn the_span_that_is_longest_beyond_its_median_is_chosen() {
 #[test]
 fn only_command_and_what_it_started_are_asked_about_without_a_thread() {
     let mut scene = inversion();
-    // Another thread waits for longer, and existed earlier.
+    // Another thread, which existed earlier, waits longer.
     scene.switch(510_000, 0, 0, Leaves::R, 50);
     scene.switch(511_000, 0, 50, Leaves::R, 201);
     scene.switch(761_000, 0, 201, Leaves::S, 50);
@@ -570,12 +570,12 @@ fn a_lock_of_the_kernel_has_its_kind_its_call_and_who_woke_the_thread_as_its_lik
             ("kernel_lock_kind", Value::Str(fxt_writer::Text::Inline(kind))),
         ]
     };
-    for (kind, told) in
+    for (kind, reported) in
         [("mutex", "mutex 0x1f"), ("rwsem_read", "rwsem 0x1f for reading"), ("new", "lock 0x1f")]
     {
         let why = ask(&inversion_of(&lock(kind)), &of("audio"));
         let expected = format!(
-            "audio[101] was 187 ms late: blocked 187 ms on a kernel lock ({told}) in read until \
+            "audio[101] was 187 ms late: blocked 187 ms on a kernel lock ({reported}) in read until \
              woken by ui-params[102], probably the lock's owner, which was preempted for 186 ms by hog-1[201] and hog-2[202]."
         );
         assert_eq!(why.sentence, expected);
@@ -588,8 +588,8 @@ fn a_lock_of_the_kernel_has_its_kind_its_call_and_who_woke_the_thread_as_its_lik
     }
     let name = ("kernel_lock_name", Value::Str(fxt_writer::Text::Inline("rtnl_mutex")));
     let why = ask(&inversion_of(&[lock("mutex"), vec![name]].concat()), &of("audio"));
-    let told = "blocked 187 ms on a kernel lock (mutex rtnl_mutex) in read until woken by ui-params[102], probably";
-    assert!(why.sentence.contains(told), "{}", why.sentence);
+    let reported = "blocked 187 ms on a kernel lock (mutex rtnl_mutex) in read until woken by ui-params[102], probably";
+    assert!(why.sentence.contains(reported), "{}", why.sentence);
     assert_eq!(why.waits[0].kernel_lock_name.as_deref(), Some("rtnl_mutex"));
 }
 

@@ -6,7 +6,7 @@ use fxt_writer::lanes::Lanes;
 use fxt_writer::record::{Event as EventRecord, EventKind, Wakeup};
 use fxt_writer::{Arg, Koid, Text, ThreadName, Value};
 
-use super::{Encoder, cpu_number, ticks, told};
+use super::{Encoder, cpu_number, known_comm, ticks};
 use crate::encode::Closed;
 use crate::encode::strings;
 use crate::encode::threads::weight::weight;
@@ -135,7 +135,7 @@ impl<L: Lanes> Encoder<L> {
         let origin = self.origin.take_if(|(on, _)| *on == cpu).map(|(_, origin)| origin);
         let slot = match wake.kind {
             WakeKind::New => self.threads.woken_new(time, wake),
-            _ => self.threads.get(wake.tid, told(&wake.comm)),
+            _ => self.threads.get(wake.tid, known_comm(&wake.comm)),
         };
         let announced = self.threads.thread_mut(slot).waker.take();
         if matches!(self.threads.run(slot), Run::Running | Run::Runnable) {
@@ -268,7 +268,7 @@ impl<L: Lanes> Encoder<L> {
     /// A thread or interrupt begins to wake a thread. The wake-up itself may follow on another CPU, where its waker is unknown.
     fn waking(&mut self, time: Nanos, wake: &Wake, current: Slot) -> Result<(), Closed> {
         self.stats.wakings += 1;
-        let slot = self.threads.get(wake.tid, told(&wake.comm));
+        let slot = self.threads.get(wake.tid, known_comm(&wake.comm));
         if self.narrow && !self.threads.thread(slot).in_scope {
             return Ok(());
         }

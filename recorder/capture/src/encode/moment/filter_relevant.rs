@@ -209,7 +209,7 @@ fn bit(number: u64) -> u64 {
     1 << (number % 64)
 }
 
-/// Whether a string ref is the known string. An inline name begins `rest`.
+/// Whether a string ref is the known string. An inline name is at the beginning of `rest`.
 fn is(reference: u64, known: Text<'_>, text: &[u8], rest: &[u8]) -> bool {
     match known {
         Text::Indexed(index) if string_ref::INLINE.get(reference) == 0 => {

@@ -34,12 +34,12 @@ fn a_piece_begins_with_the_names_of_all_that_live_who_runs_and_who_waits() {
     scene.at(100, 0, switch(0, "R", 5));
     scene.at(105, 0, renamed((5, 5), "worker"));
     scene.at(110, 1, wakeup(7, 0));
-    scene.told();
+    scene.reported();
     rotate(&mut scene, 120);
-    let mut told = scene.told();
-    told[..6].sort();
+    let mut reported = scene.reported();
+    reported[..6].sort();
     assert_eq!(
-        told,
+        reported,
         [
             "process 0 = swapper",
             "process 5 = worker",
@@ -53,7 +53,7 @@ fn a_piece_begins_with_the_names_of_all_that_live_who_runs_and_who_waits() {
     );
     scene.at(130, 0, switch(5, "S", 7));
     assert_eq!(
-        scene.told(),
+        scene.reported(),
         ["130 cpu 0: 5 (1024) blocked -> 7 (1024)"],
         "names are there already"
     );

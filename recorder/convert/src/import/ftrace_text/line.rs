@@ -144,10 +144,10 @@ fn is_frame(line: &str) -> bool {
 fn lost(line: &str) -> Option<Line> {
     let (cpu, rest) = line.trim().strip_prefix("CPU:")?.split_once(" [")?;
     let words = rest.strip_suffix(']')?;
-    let told = words.starts_with("LOST") || words.ends_with("DROPPED");
+    let reported = words.starts_with("LOST") || words.ends_with("DROPPED");
     let count = words.split(' ').find_map(|word| word.parse().ok());
     let loss = count.map_or(Loss::unknown(), Loss::exactly);
-    told.then_some(Line::Lost { cpu: Cpu(cpu.trim().parse().ok()?), loss })
+    reported.then_some(Line::Lost { cpu: Cpu(cpu.trim().parse().ok()?), loss })
 }
 
 /// `PERF_RECORD_LOST lost 12`.

@@ -324,8 +324,8 @@ impl<'a> Item<'a> {
                     1 => Wake::New,
                     _ => Wake::Waking,
                 };
-                let told = bytes.u8()? != 0;
-                let current = Some(bytes.u32()?).filter(|_| told);
+                let reported = bytes.u8()? != 0;
+                let current = Some(bytes.u32()?).filter(|_| reported);
                 let interrupt = match bytes.u8()? {
                     2 => None,
                     is => Some(is != 0),

@@ -233,7 +233,7 @@ impl Play {
         }
     }
 
-    /// The first event after a loss shows that the CPU has another occupant than before.
+    /// The first event after a loss shows that the CPU's occupant has changed.
     fn infer(&mut self, cpu: u16) {
         let at = usize::from(cpu);
         let (was_lost, now) = (std::mem::take(&mut self.lost[at]), self.on[at]);

@@ -255,7 +255,7 @@ impl<'a> WaitNotes<'a> {
     pub(super) const NAMES: [&'static str; 7] =
         ["notes", "chosen_threads", "missing", "scratch", "samples", "bells", "user_stacks"];
 
-    /// The program's parameters; the numbers of the ways to record stacks are those of `notes.h`.
+    /// The program's parameters; the ways to record stacks are numbered as in `notes.h`.
     pub(super) fn choices(&self) -> [Choice; 3] {
         let Maps { taking, over, chosen, .. } = self.maps;
         let taking = match taking {
@@ -526,7 +526,7 @@ impl BlockedStacks {
         pids.iter().for_each(|pid| chosen.insert_process(*pid));
     }
 
-    /// Whether a switch without a long wait costs no more than a note, because nothing runs after it.
+    /// Whether a switch without a long wait only costs the note that its thread waits, because no program runs after the switch.
     pub fn costs_little(&self) -> bool {
         matches!(self.maps.taking, Taking::Interrupt(..))
     }

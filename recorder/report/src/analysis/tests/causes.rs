@@ -327,14 +327,15 @@ fn game(seed: u64, facts: bool) -> Scene {
         now += 1 + roll(40);
         let cpu = roll(2) as u16;
         let at = usize::from(cpu);
-        let told = |args: &'static [(&'static str, Value<'static>)]| if facts { args } else { &[] };
+        let reported =
+            |args: &'static [(&'static str, Value<'static>)]| if facts { args } else { &[] };
         match roll(8) {
             // A thread is woken.
             0..=2 => {
                 let tid = 101 + roll(8);
                 if threads[index(tid)] == Place::Asleep {
                     let into = tid <= MEMBERS && throttled[at].is_some();
-                    scene.wake_with(now, cpu, tid, told(if into { &[THROTTLED] } else { &[] }));
+                    scene.wake_with(now, cpu, tid, reported(if into { &[THROTTLED] } else { &[] }));
                     threads[index(tid)] = Place::Queued { cpu, since: now, held: 0 };
                 }
             }
@@ -346,7 +347,7 @@ fn game(seed: u64, facts: bool) -> Scene {
                         scene.throttle(now, "/a", cpu);
                     }
                     if (101..=MEMBERS).contains(&on[at]) {
-                        scene.switch_with((now, cpu), on[at], Leaves::R, 0, told(&[THROTTLED]));
+                        scene.switch_with((now, cpu), on[at], Leaves::R, 0, reported(&[THROTTLED]));
                         threads[index(on[at])] = Place::Queued { cpu, since: now, held: 0 };
                         on[at] = 0;
                     }
@@ -418,23 +419,28 @@ fn game(seed: u64, facts: bool) -> Scene {
 fn whatever_happens_waits_and_throttled_time_are_together_what_looked_like_waits() {
     let mut seen = [0; 4];
     for seed in 0..150 {
-        let (told, plain) = (game(seed, true), game(seed, false));
+        let (reported, plain) = (game(seed, true), game(seed, false));
         let options = || Options { worst: 10_000, ..Options::default() };
-        let (told, plain) = (told.report_with(options()), plain.report_with(options()));
+        let (reported, plain) = (reported.report_with(options()), plain.report_with(options()));
         for tid in 101..=108 {
             let of = |report: &Report, metric| {
                 let found = report.threads().iter().find(|thread| thread.tid == Some(tid));
                 found.map_or((0, 0, 0), |thread| super::figures_of(&thread.stats, metric))
             };
-            let (waited, held) = (of(&told, Metric::RunQueue), of(&told, Metric::Throttled));
+            let (waited, held) =
+                (of(&reported, Metric::RunQueue), of(&reported, Metric::Throttled));
             let looked = of(&plain, Metric::RunQueue);
             assert_eq!((waited.0, waited.1 + held.1, waited.2), looked, "{tid} of {seed}");
             assert!(held.0 == 0 || tid <= MEMBERS, "{tid} of {seed}");
             for metric in [Metric::Slice, Metric::Blocked] {
-                assert_eq!(of(&told, metric), of(&plain, metric), "{metric} of {tid} of {seed}");
+                assert_eq!(
+                    of(&reported, metric),
+                    of(&plain, metric),
+                    "{metric} of {tid} of {seed}"
+                );
             }
         }
-        for wait in told.worst() {
+        for wait in reported.worst() {
             assert_eq!(parts(wait), micros(wait.length()), "{wait:?} of {seed}");
             seen[0] += 1;
             seen[1] += usize::from(!wait.throttled.is_zero());

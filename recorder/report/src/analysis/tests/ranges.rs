@@ -96,9 +96,9 @@ fn threads_are_chosen_by_the_cgroup_of_their_process_as_it_was_last() {
         scene.report_with(Options { selection, ..Options::default() })
     };
     let two = report("/pods/t*");
-    let told =
+    let reported =
         |thread: &crate::ThreadReport| (thread.tid, thread.cgroup.as_deref() == Some("/pods/two"));
-    assert_eq!(two.threads().iter().map(told).collect::<Vec<_>>(), [(Some(202), true)]);
+    assert_eq!(two.threads().iter().map(reported).collect::<Vec<_>>(), [(Some(202), true)]);
     assert_eq!(two.total().metric(RunQueue).count(), 10);
     assert!(report("/pods/one").threads().is_empty());
     assert!(scene.report().threads().iter().any(|thread| thread.cgroup.is_none()), "not known");

@@ -215,7 +215,7 @@ mod tests {
         Figures { unknown, ..Figures::default() }
     }
 
-    fn told(ledger: &Ledger) -> Vec<(String, u64)> {
+    fn reported(ledger: &Ledger) -> Vec<(String, u64)> {
         let name = |labels: &Labels| match &labels.group {
             Group::Path(path) => path.clone(),
             other => format!("{other:?}"),
@@ -237,17 +237,17 @@ mod tests {
         let row = |number, count| Row { key: Key::Cgroup(number), figures: figures(count) };
         let a = group("a");
         ledger.add(vec![row(a, 1), Row { key: Key::Other, figures: figures(7) }], now);
-        assert_eq!(told(&ledger), [("/a".to_owned(), 1), ("Other".to_owned(), 7)]);
+        assert_eq!(reported(&ledger), [("/a".to_owned(), 1), ("Other".to_owned(), 7)]);
         let b = group("b");
         ledger.add(vec![row(a, 2), row(b, 5)], now);
-        assert_eq!(told(&ledger), [("/a".to_owned(), 3), ("Other".to_owned(), 12)]);
+        assert_eq!(reported(&ledger), [("/a".to_owned(), 3), ("Other".to_owned(), 12)]);
         std::fs::remove_dir(root.path().join("a")).expect("it is empty");
         ledger.add(Vec::new(), now + LOOKED);
-        assert_eq!(told(&ledger).len(), 2, "it is kept for a while");
+        assert_eq!(reported(&ledger).len(), 2, "it is kept for a while");
         ledger.add(vec![row(b, 1)], now + KEPT + LOOKED);
-        assert_eq!(told(&ledger), [("/b".to_owned(), 1), ("Other".to_owned(), 12)]);
+        assert_eq!(reported(&ledger), [("/b".to_owned(), 1), ("Other".to_owned(), 12)]);
         ledger.add(vec![row(u64::MAX, 4)], now + KEPT + LOOKED);
-        assert_eq!(told(&ledger)[1], ("Other".to_owned(), 16), "one that was never seen");
+        assert_eq!(reported(&ledger)[1], ("Other".to_owned(), 16), "one that was never seen");
     }
 
     /// A ledger with `most` slots, and the numbers of cgroups with these names.
@@ -300,10 +300,10 @@ mod tests {
                 .map(|&(at, count)| Row { key: Key::Cgroup(groups[at]), figures: figures(count) });
             ledger.add(rows.collect(), now);
             now += LOOKED;
-            told(&ledger)
+            reported(&ledger)
         };
-        let names = |told: Vec<(String, u64)>| {
-            told.into_iter().map(|(name, _)| name).collect::<Vec<_>>().join(" ")
+        let names = |reported: Vec<(String, u64)>| {
+            reported.into_iter().map(|(name, _)| name).collect::<Vec<_>>().join(" ")
         };
         let idle = [(0, 1), (1, 1), (2, 1)];
         assert_eq!(names(round(&idle)), "/g0 /g1 /g2");

@@ -23,12 +23,12 @@ use std::time::{Duration, Instant};
 
 use super::super::live::Live;
 use super::{Call, ExtraError, Extras};
-use crate::apart::Files;
 use crate::cli::Progress;
 use crate::commands::plan::Plan;
 use crate::encode::probes::catalog::{Act, Catalog, Class, Entry};
 use crate::encode::probes::fields::{FieldArg, MAX_ARGS, Show};
 use crate::encode::probes::spans::SpanId;
+use crate::file_worker::Files;
 use crate::kernel::bpf;
 use crate::kernel::bpf::probes::{Links, Probe, Value};
 use crate::kernel::bpf::sys::BpfSys;

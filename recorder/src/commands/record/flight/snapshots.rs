@@ -334,9 +334,9 @@ impl Write for IntoSink<'_> {
         match self.sink.write(records) {
             Ok(()) => Ok(records.len()),
             Err(error) => {
-                let told = io::Error::other(error.to_string());
+                let reported = io::Error::other(error.to_string());
                 self.failed.get_or_insert(error);
-                Err(told)
+                Err(reported)
             }
         }
     }

@@ -94,7 +94,7 @@ type Answer<T> = Result<T, String>;
 /// The reason why there is no answer.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
-pub enum ApartError {
+pub enum FileWorkerError {
     /// The error text of the answer.
     #[error("{0}")]
     Answer(String),
@@ -122,7 +122,7 @@ impl Files {
     ///
     /// # Errors
     /// As for [`probe::list`], and when a file does not respond.
-    pub fn sites(&mut self, spec: &Spec, context: &Context) -> Result<Vec<Site>, ApartError> {
+    pub fn sites(&mut self, spec: &Spec, context: &Context) -> Result<Vec<Site>, FileWorkerError> {
         let (spec, context) = (Cow::Borrowed(&*spec.text), Cow::Borrowed(context));
         let silent = || format!("probe '{}': a file", spec);
         Ok(self.ask(&Question::Sites { spec: spec.clone(), context }, silent)?.0)
@@ -137,7 +137,7 @@ impl Files {
         binary: &Binary,
         pattern: &str,
         context: &Context,
-    ) -> Result<Vec<Listing>, ApartError> {
+    ) -> Result<Vec<Listing>, FileWorkerError> {
         let name = || match binary {
             Binary::Path(path) => path.display().to_string(),
             Binary::Name(name) => name.clone(),
@@ -163,11 +163,11 @@ impl Files {
     ///
     /// # Errors
     /// Returns an error when the file differs from the version that the site was found in, does not respond, or may hang the kernel.
-    pub fn hold(&mut self, site: &Site) -> Result<File, ApartError> {
+    pub fn hold(&mut self, site: &Site) -> Result<File, FileWorkerError> {
         let silent = || site.binary.display().to_string();
         let question = Question::Hold { path: (&*site.binary).into(), version: site.version };
         let ((), file) = self.ask(&question, silent)?;
-        file.map(File::from).ok_or_else(|| ApartError::Silent(silent()))
+        file.map(File::from).ok_or_else(|| FileWorkerError::Silent(silent()))
     }
 
     /// The source lines of an address in the file that was at `path`, or in a file from `folders`; empty if no file of this build has line
@@ -178,7 +178,7 @@ impl Files {
         build_id: &[u8],
         folders: &[PathBuf],
         address: u64,
-    ) -> Result<Option<Vec<Line>>, ApartError> {
+    ) -> Result<Option<Vec<Line>>, FileWorkerError> {
         let (name, build_id) = (Cow::Borrowed(path), Cow::Borrowed(build_id));
         let folders = folders.iter().map(OsString::from).collect();
         let question = Question::Lines { path: name, build_id, folders, address };
@@ -186,7 +186,7 @@ impl Files {
     }
 
     /// Looks for a file of this build again at the next request for lines.
-    pub fn look_again(&mut self, build_id: &[u8]) -> Result<(), ApartError> {
+    pub fn look_again(&mut self, build_id: &[u8]) -> Result<(), FileWorkerError> {
         let question = Question::Again { build_id: Cow::Borrowed(build_id) };
         let ((), _) = self.ask(&question, || "a debug file".to_owned())?;
         Ok(())
@@ -196,15 +196,15 @@ impl Files {
         &mut self,
         question: &Question<'_>,
         name: impl Fn() -> String,
-    ) -> Result<(T, Option<OwnedFd>), ApartError> {
+    ) -> Result<(T, Option<OwnedFd>), FileWorkerError> {
         let question = serde_json::to_vec(question).unwrap_or_default();
         let answer = self.0.ask(&question, None).and_then(|(answer, file)| {
             Some((serde_json::from_slice::<Answer<T>>(&answer).ok()?, file))
         });
         match answer {
             Some((Ok(answer), file)) => Ok((answer, file)),
-            Some((Err(text), _)) => Err(ApartError::Answer(text)),
-            None => Err(ApartError::Silent(name())),
+            Some((Err(text), _)) => Err(FileWorkerError::Answer(text)),
+            None => Err(FileWorkerError::Silent(name())),
         }
     }
 }
