@@ -178,7 +178,7 @@ impl KnownThreads {
         let known = self.processes.remove(&object.koid.0);
         let (known_cgroup, known_host, moved) =
             known.map_or((None, None, false), |it| (it.cgroup, it.host, it.moved));
-        let moved = moved || !is_told && is_new_cgroup && known_cgroup.is_some();
+        let moved = moved || !is_reported && is_new_cgroup && known_cgroup.is_some();
         // Programs know only their names.
         let (cgroup, host) = match is_reported {
             true => (known_cgroup.or(cgroup), known_host.or(host)),
