@@ -752,18 +752,22 @@ pub(crate) fn passed_over(wait: &Choice, normal: &Normal, names: &Names<'_>) -> 
 /// Parts below this share of COMMAND's time are not listed separately.
 const LEAST_PERCENT: f64 = 0.04;
 
+/// The thread of the longest wait of a kind is named if it takes at least this share of COMMAND's time.
+const LEAST_LONGEST: f64 = 0.1;
+
 const WAITED: &str = "waiting for a CPU";
 
 /// The parts of COMMAND's duration, by the names of the threads that worked on its critical path.
 fn critical_path(who: &str, frame: &Frame, names: &Names<'_>) -> String {
     let mut ran: FxHashMap<String, (u64, Vec<Index>)> = FxHashMap::default();
-    let mut rest: FxHashMap<&'static str, u64> = FxHashMap::default();
+    // The sum, and the longest with its thread.
+    let mut rest: FxHashMap<&'static str, (u64, (u64, Index))> = FxHashMap::default();
     let mut tenants: FxHashMap<OnCpu, u64> = FxHashMap::default();
     frame.leaves(&mut |path, step| {
         let length = step.length();
+        let thread = path.last().copied().unwrap_or(frame.thread);
         let what = match &step.what {
             What::Ran { .. } => {
-                let thread = path.last().copied().unwrap_or(frame.thread);
                 let sums = ran.entry(names.who(thread).comm).or_default();
                 sums.0 += length;
                 if !sums.1.contains(&thread) {
@@ -798,7 +802,9 @@ fn critical_path(who: &str, frame: &Frame, names: &Names<'_>) -> String {
             What::Request(..) => "waiting for a disk",
             What::Unknown(_) => "unknown",
         };
-        *rest.entry(what).or_default() += length;
+        let (sum, longest) = rest.entry(what).or_default();
+        *sum += length;
+        *longest = (*longest).max((length, thread));
     });
     let whole = Duration::from_nanos((frame.to - frame.from).max(1)).as_secs_f64();
     let share = |nanos: u64| Duration::from_nanos(nanos).as_secs_f64() / whole;
@@ -817,11 +823,15 @@ fn critical_path(who: &str, frame: &Frame, names: &Names<'_>) -> String {
     tenants.sort_unstable_by_key(|&(tenant, length)| (u64::MAX - length, tenant));
     let threads: u64 =
         tenants.iter().filter(|it| matches!(it.0, OnCpu::Thread(_))).map(|it| it.1).sum();
-    for (what, length) in rest {
+    for (what, (length, (longest, thread))) in rest {
         let by = match what == WAITED && threads > 0 {
             true => {
                 let waiters = BTreeSet::from([frame.thread]);
                 format!(" while {} ran", antagonists(&tenants, threads, &waiters, names))
+            }
+            false if share(longest) >= LEAST_LONGEST && longest < length => {
+                let thread = name_and_id(&names.who(thread));
+                format!(" (the longest {}, {thread})", nanos(longest))
             }
             false => String::new(),
         };

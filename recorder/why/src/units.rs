@@ -677,8 +677,8 @@ impl Waits {
         match (class, place.1) {
             (Class::Sleep | Class::Signal, _)
             | (Class::Poll, Ender::Interrupt | Ender::Unknown) => Some(true),
-            // A wait for a disk is not idle, whichever thread reports the completion.
-            (Class::Disk, _) => Some(false),
+            // Neither a wait for a disk nor that for a child process, which did what its parent wants, even if it slept.
+            (Class::Disk | Class::Child, _) => Some(false),
             // A timer ends it: the thread tries to get a lock that another thread has, unless all others sleep.
             (Class::Lock, Ender::Interrupt) => {
                 let share = |wait: &Wait| self.most_awake(others, wait) * 100 / wait.length();
