@@ -295,6 +295,8 @@ pub(crate) struct Choices {
     pub(crate) list: Vec<Choice>,
     /// If these are candidates, how many of them to explain: see [`Choices::explained`].
     most: Option<usize>,
+    /// Whether a thread is explained once.
+    one_each: bool,
     /// The wait that the report calls the worst, if the query leaves the choice to fxtrec, and why it is not an incident, if known.
     longest: Option<(Choice, Option<Normal>)>,
 }
@@ -322,6 +324,10 @@ impl Choices {
         let mut own: Vec<usize> = (0..self.list.len()).filter(is_own).collect();
         if most > 1 && own.iter().any(|at| self.list[*at].is_incident()) {
             own.retain(|at| self.list[*at].is_incident());
+        }
+        if self.one_each {
+            let mut seen = FxHashSet::default();
+            own.retain(|at| seen.insert(self.list[*at].koid));
         }
         own.truncate(most);
         if own.is_empty() {
@@ -456,7 +462,9 @@ pub(crate) fn choose(
             let life = index.and_then(|index| finder.lives.get(index as usize));
             life.is_some_and(ThreadHistory::sleeps)
         });
-        add_waits(&mut list, waits, wanted + units::MOST_INCIDENTS);
+        // The first is what is explained without a number.
+        let first = if all && is_open { 0 } else { list.len() };
+        add_waits(&mut list, first, waits, wanted + units::MOST_INCIDENTS);
     }
     let batch = match threads.threads {
         Threads::Command if is_open => batch(tracker, finder),
@@ -471,15 +479,15 @@ pub(crate) fn choose(
         return Ok(vec![choice.clone()].into());
     }
     if !list.is_empty() || usual.is_some_and(|usual| !usual.is_wait) {
-        if wanted == 1 {
-            list.extend(others.iter().map(|unit| of_unit(unit, incidents.len())));
-        }
+        // In place of those that the recorder delayed.
+        list.extend(others.iter().map(|unit| of_unit(unit, incidents.len())));
         list.extend(usual.iter().map(|unit| of_unit(unit, incidents.len())));
-        let longest = match query.thread.is_none() && is_open {
+        let longest = match is_open {
             true => longest_wait(query, tracker, finder, (&threads, known), end - first),
             false => None,
         };
-        return Ok(Choices { list, most: Some(wanted), longest });
+        let one_each = query.thread.is_none();
+        return Ok(Choices { list, most: Some(wanted), one_each, longest });
     }
     let is_whole = |it: &Choice| {
         is_batch(it, finder, tracker, known) || is_one_request(it, finder, tracker, known)
@@ -490,12 +498,13 @@ pub(crate) fn choose(
     longest(query, tracker, finder, &threads, end - first).map(Choices::from)
 }
 
-/// Adds the run-queue waits of threads that are not in the list yet, where they belong by their length, and leaves the first `most`.
-fn add_waits(list: &mut Vec<Choice>, mut waits: Vec<Delay>, most: usize) {
+/// Adds the run-queue waits of threads that are not in the list yet, after its `first` elements where they belong by their length, and
+/// leaves the first `most`.
+fn add_waits(list: &mut Vec<Choice>, first: usize, mut waits: Vec<Delay>, most: usize) {
     waits.sort_by_key(|wait| (u64::MAX - wait.length(), wait.from, wait.koid));
     waits.retain(|wait| wait.length() >= LEAST_WAIT);
     for Delay { koid, from, to, .. } in waits {
-        let at = list.partition_point(|choice| choice.excess() >= to - from);
+        let at = first + list[first..].partition_point(|choice| choice.excess() >= to - from);
         if at >= most {
             break;
         }

@@ -71,11 +71,11 @@ impl Names<'_> {
         known_threads.only_cgroup(known_threads.process(known_threads.koid(thread))?)
     }
 
-    /// The cgroup of a thread that had a CPU, if it is neither that of the thread that waited for it nor the root, as for kernel threads.
+    /// The cgroup of a thread that had a CPU, if it is not that of the thread that waited for it. Kernel threads have none.
     pub(crate) fn other_cgroup(&self, tenant: OnCpu, waiter: Index) -> Option<&str> {
         let OnCpu::Thread(thread) = tenant else { return None };
         let (own, other) = (self.cgroup_of(waiter)?, self.cgroup_of(thread)?);
-        (own != other && other != "/").then_some(other)
+        (own != other).then_some(other)
     }
 
     /// Whether the thread belongs to the recorder.

@@ -31,6 +31,18 @@ fn a_recording_of_own_processes_is_not_to_be_repeated_with_system_calls() {
 }
 
 #[test]
+fn of_another_user_only_the_administrator_can_take_a_cpu_away() {
+    let mut scene = Scene::of_scope("processes");
+    scene.name(101, "client").name(62 << 16, "another user");
+    scene.switch(1_000, 0, 0, Leaves::R, 101).switch(2_000, 0, 101, Leaves::R, 62 << 16);
+    scene.switch(52_000, 0, 62 << 16, Leaves::R, 101).switch(53_000, 0, 101, Leaves::S, 0);
+    scene.end(500_000);
+    let query = Query { metric: Some(Metric::RunQueue), ..Query::default() };
+    let advice = ask(&scene, &query).advice.join("\n");
+    assert!(advice.contains("administrator") && !advice.contains("chrt"), "{advice}");
+}
+
+#[test]
 fn a_hog_in_another_cgroup_is_not_to_be_reniced() {
     let advice = |own: &str, other: &str| {
         let mut scene = Scene::of_command(ALL, 100);
@@ -83,7 +95,9 @@ fn who_had_the_cpu_is_named_with_its_cgroup_if_that_is_another_one_and_certain()
     let none = sentence([&["/web"], &["/web"], &["/batch", "/c"]]);
     assert!(none.contains("by hog[201] and other[301]"), "{none}");
     assert!(!none.contains("cgroup"), "{none}");
-    let why = explain([&["/web"], batch, &["/"]]);
+    let root = sentence([&["/web"], &["/"], &["/web"]]);
+    assert!(root.contains("by hog[201] (cgroup /) and other[301]"), "{root}");
+    let why = explain([&["/web"], batch, &["/web"]]);
     let of_parts: Vec<_> = why.blame.iter().filter_map(|it| it.cgroup.as_deref()).collect();
     assert_eq!(of_parts, ["/batch"]);
     let shares = why.chain.iter().flat_map(|link| &link.tenants);
