@@ -206,6 +206,10 @@ fn a_command_that_not_even_a_kill_ends_is_left_behind_at_the_second_signal() {
             let call = fs::read_to_string(format!("/proc/{pid}/syscall")).expect("it is there");
             call.starts_with("-1 ")
         });
+        let server = format!("/proc/{}/comm", folder.read("pid"));
+        wait::until("the page was requested", || {
+            fs::read_to_string(&server).expect("it is there") == "silent-to-one\n"
+        });
         running.signal(signal);
         // The first SIGINT is primarily for COMMAND. A pending one would hide another.
         if signal == Signal::SIGTERM {

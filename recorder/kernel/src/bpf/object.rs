@@ -284,7 +284,7 @@ fn finish(
             match (load.code, load.src_reg(), load.imm) {
                 (CALL, 0, CAST_MARK) => finished[at] = Insn::new(CALL, 0, BY_TYPE, 0, function),
                 (LOAD_WIDE, 0, TASK_MARK) => {
-                    finished[at] = Insn::new(LOAD_WIDE, target, 0, 0, task)
+                    finished[at] = Insn::new(LOAD_WIDE, target, 0, 0, task);
                 }
                 _ => {}
             }

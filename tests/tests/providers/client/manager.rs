@@ -172,8 +172,16 @@ impl Peer {
         let start = Start { mode, disposition, buffer_bytes: bytes, process, categories };
         let message = FromManager::Start { session: id, start }.encode().expect("a message");
         self.send_raw(&message, &[file.as_raw_fd(), theirs.as_raw_fd()]);
-        let mut recording =
-            Recording { id, mode, file, fifo, archive: Vec::new(), saves: 0, over: false };
+        let mut recording = Recording {
+            id,
+            mode,
+            file,
+            fifo,
+            archive: Vec::new(),
+            saves: 0,
+            last: None,
+            over: false,
+        };
         drop(theirs);
         assert_eq!(recording.packet(PATIENCE), Some(Packet::started()), "STARTED comes first");
         recording
@@ -239,8 +247,9 @@ pub(crate) struct Recording {
     file: std::fs::File,
     fifo: OwnedFd,
     archive: Vec<u8>,
-    /// How many buffers have been saved.
+    /// How many buffers have been saved, and the last request.
     pub(crate) saves: u64,
+    last: Option<Packet>,
     over: bool,
 }
 
@@ -282,6 +291,7 @@ impl Recording {
         let (start, end) = (header.rolling_start[part], header.rolling_end[part]);
         self.copy(base + start, end - start);
         self.saves += 1;
+        self.last = Some(request);
         let answer = request.buffer_saved().to_bytes();
         // A provider that has ended needs no answer.
         let _ = send(self.fifo.as_raw_fd(), &answer, MsgFlags::MSG_NOSIGNAL);
@@ -317,8 +327,24 @@ impl Recording {
     /// The saved records, and those still in the buffer.
     fn recover(mut self) -> Archive {
         let bytes = self.file.metadata().expect("a file").len();
-        let memory = self.words(usize::try_from(bytes).expect("a small buffer") / WORD);
-        let rest = engine::recover(&memory).expect("an engine's memory");
+        let mut memory = self.words(usize::try_from(bytes).expect("a small buffer") / WORD);
+        let mut saved_durable = 0;
+        if let Some(last) = self.last {
+            // A provider that ended before it took the last answer left what was saved in place.
+            let header = self.header();
+            saved_durable = last.data64.saturating_sub(header.durable_saved) as usize / WORD;
+            if header.wrapped_count.wrapping_sub(last.data32) <= 1 {
+                let part = (last.data32 & 1) as usize;
+                let base = header.durable_bytes + part as u64 * header.rolling_bytes;
+                let word = |at: u64| HEADER_WORDS + (base + at) as usize / WORD;
+                let span = word(header.rolling_start[part])..word(header.rolling_end[part]);
+                if let Some(saved) = memory.get_mut(span) {
+                    saved.fill(0);
+                }
+            }
+        }
+        let mut rest = engine::recover(&memory).expect("an engine's memory");
+        rest.durable.drain(..saved_durable);
         if self.over && self.mode == Mode::Streaming {
             assert_eq!(
                 (rest.durable.len(), rest.rolling.len()),
