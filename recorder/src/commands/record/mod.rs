@@ -109,6 +109,8 @@ pub fn run_on(
     args: RecordArgs,
     err: &mut dyn Write,
 ) -> Result<u8, RecordError> {
+    // Before any child is started, which would inherit the socket.
+    notify::adopt();
     let mut output = None;
     let result = record(kernel, args, &mut output, err);
     // No more data is read from it.
