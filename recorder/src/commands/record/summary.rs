@@ -374,7 +374,19 @@ pub(super) fn missing(
         format!("{failed} {noun} {verb} missing: not written, see above; free space, or name another directory with -o")
     });
     let nothing = expected.nothing_came(&finished.captured.ending.stats);
-    let parts: Vec<String> = nothing.into_iter().chain(output).chain(snapshots).collect();
+    let replaced = &finished.handed_over.replaced;
+    let replaced = replaced.first().map(|path| {
+        let more = match replaced.len() - 1 {
+            0 => String::new(),
+            more => format!(" and {} more", count(more as u64)),
+        };
+        format!(
+            "{}{more}: not what fxtrec wrote there; COMMAND or another process replaced it",
+            path.display()
+        )
+    });
+    let parts: Vec<String> =
+        nothing.into_iter().chain(output).chain(snapshots).chain(replaced).collect();
     (!parts.is_empty()).then(|| parts.join("; "))
 }
 

@@ -178,6 +178,7 @@ pub(in crate::commands::record) struct Snapshots {
     pub(in crate::commands::record) window: Window,
     /// The output next to which the files are written, in the directory that it had before COMMAND ran.
     pub(in crate::commands::record) place: OutputLocation,
+    pub(in crate::commands::record) given: Given,
     pub(in crate::commands::record) compression: Compression,
     pub(in crate::commands::record) retained: Arc<Retained>,
     pub(in crate::commands::record) shots: Receiver<Shot>,
@@ -268,7 +269,7 @@ impl Snapshots {
 
         let place = self.place.beside(path.file_name().unwrap_or_default());
         let room = Some(self.retained.clone() as _);
-        let opened = sink::open_at(&place, self.compression, Given::AtOnce, room)?;
+        let opened = sink::open_at(&place, self.compression, self.given, room)?;
         let Opened { mut sink, hold, .. } = opened;
         // If the user gave no name, the file must be new.
         let hold = hold.ok_or(SinkError::AlreadyFailed)?;
