@@ -92,6 +92,8 @@ pub struct Counts {
     pub unanswered_files: u64,
     pub unanswered_addresses: u64,
     /// Functions that were named.
+    /// Processes of earlier recordings that wait for such files, if no file was read for that reason.
+    pub left_readers: u64,
     pub symbols: u64,
     /// Frames without a name, for lack of time or room.
     pub unnamed: u64,

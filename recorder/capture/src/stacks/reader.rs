@@ -53,7 +53,7 @@ const MOST_NAMES: usize = 16 << 20;
 /// When the recorder has ended.
 pub fn run() -> io::Result<()> {
     let mut reader = Reader::default();
-    worker::serve_as(c"fxtrec-files", MOST_MEMORY, |question, file| reader.answer(question, file))
+    worker::serve_as(MOST_MEMORY, |question, file| reader.answer(question, file))
 }
 
 /// The description of a file.

@@ -305,6 +305,7 @@ impl Records {
             unknown_pythons: counts.unknown_pythons,
             unanswered_files: counts.unanswered_files,
             unanswered_addresses: counts.unanswered_addresses,
+            left_readers: counts.left_readers,
             symbols: counts.symbols,
             not_in_perfetto,
             unnamed,

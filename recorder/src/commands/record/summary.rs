@@ -128,6 +128,10 @@ impl Summary<'_> {
                 counts.unanswered_files,
                 "executables or libraries not read: their file systems did not answer, or reading took too long",
             ),
+            (
+                counts.left_readers,
+                "fxtrec-files processes of earlier recordings hang: no files are read until their file systems end",
+            ),
             (counts.unanswered_addresses, "addresses without names, in such files"),
             (counts.unnamed, UNNAMED),
             (counts.not_in_perfetto, "are not shown by Perfetto: there was no space to keep them"),
