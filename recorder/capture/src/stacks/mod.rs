@@ -98,6 +98,8 @@ pub struct Counts {
     /// Frames without a name, for lack of time or room.
     pub unnamed: u64,
     /// Samples that are not written for Perfetto, for lack of room.
+    /// Frames without a name in code that programs generated: no perf map has them, or there was no room for their names.
+    pub unnamed_generated: u64,
     pub not_in_perfetto: u64,
 }
 

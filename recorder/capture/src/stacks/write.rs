@@ -307,6 +307,7 @@ impl Records {
             unanswered_addresses: counts.unanswered_addresses,
             left_readers: counts.left_readers,
             symbols: counts.symbols,
+            unnamed_generated: counts.unnamed_generated,
             not_in_perfetto,
             unnamed,
             ..self.counts
@@ -353,8 +354,9 @@ impl Records {
             let name = Text::Inline("stacks_python");
             lanes.rolling(&own_event(time, recorder, name, &args))?;
         }
-        if counts.unnamed > 0 {
-            let args = [("frames", counts.unnamed)].map(arg);
+        if counts.unnamed + counts.unnamed_generated > 0 {
+            let args =
+                [("frames", counts.unnamed), ("generated", counts.unnamed_generated)].map(arg);
             let name = Text::Inline("stacks_unnamed");
             lanes.rolling(&own_event(time, recorder, name, &args))?;
         }
