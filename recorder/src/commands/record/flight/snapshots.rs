@@ -43,7 +43,7 @@ pub(in crate::commands::record) struct Records {
     /// The buffers, the older one first.
     pub(super) buffers: Vec<u8>,
     /// The records that explain the stacks in the buffers.
-    pub(super) stacks: Vec<u8>,
+    pub(super) stacks: Vec<Vec<u8>>,
     /// The state of the machine at their end.
     pub(super) now: Moment,
     /// The description of the recording up to that moment.
@@ -280,7 +280,7 @@ impl Snapshots {
         let Some(before) = before else {
             sink.write(&opening)?;
             sink.write(buffers)?;
-            sink.write(stacks)?;
+            stacks.iter().try_for_each(|piece| sink.write(piece))?;
             let until = past::deadline();
             let whole = |section: &Section| past::whole(section, until);
             sections.iter().try_for_each(|section| sink.write(&whole(section)))?;
@@ -293,8 +293,10 @@ impl Snapshots {
             to: fxt_reader::Nanos(to),
             filter: Filter::default(),
         };
-        let whole =
-            opening.chain(buffers.as_slice()).chain(stacks.as_slice()).chain(tail.as_slice());
+        let records: Box<dyn Read + '_> = Box::new(opening.chain(buffers.as_slice()));
+        let explained =
+            stacks.iter().fold(records, |read, piece| Box::new(read.chain(piece.as_slice())));
+        let whole = explained.chain(tail.as_slice());
         let sections = past::window(sections, &window, ending.ended, past::deadline())?;
         let mut out = IntoSink { sink: &mut *sink, failed: None };
         let cut =
