@@ -1,4 +1,4 @@
-//! The only place where trace bytes become words.
+//! The only place that converts trace bytes to words.
 //!
 //! A [`Cursor`] walks over the bytes of one record (or one argument) and hands
 //! out words in the file's byte order and streams in byte order. Running out of

@@ -6,7 +6,7 @@ use std::path::PathBuf;
 
 use crate::types::{Container, RecordType};
 
-/// Why [`Reader::next`](crate::Reader::next) cannot return a record.
+/// The reason why [`Reader::next`](crate::Reader::next) cannot return a record.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
@@ -81,11 +81,11 @@ pub struct Damage {
     pub offset: u64,
     /// The record type in its header.
     pub record_type: RecordType,
-    /// What is wrong with the file.
+    /// The defect of the file.
     pub reason: Reason,
 }
 
-/// What is wrong with a record.
+/// The defect of the record.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum Reason {
@@ -95,7 +95,7 @@ pub enum Reason {
     /// A magic number record with the wrong number.
     #[error("its number {0:#018x} is not the magic number")]
     WrongMagic(u64),
-    /// A record of size zero; where the next one begins is unknown.
+    /// A record of size zero; the start of the next record is unknown.
     #[error("its size is zero")]
     ZeroSize,
     /// A large record beyond the reader's limit.

@@ -36,8 +36,7 @@
 //! ```
 //!
 //! The crate takes the position of every bit, the limits and the enumerations
-//! from [`fxt_format`], as the writer does. It shares no code to encode or decode
-//! records, so that the two can test each other.
+//! from [`fxt_format`], as the writer does. The two crates share no code that encodes or decodes records, so each can test the other.
 
 #![forbid(unsafe_code)]
 #![cfg_attr(docsrs, feature(doc_cfg))]

@@ -7,8 +7,8 @@ use crate::types::{Koid, ObjectType};
 
 /// The names of processes and threads in the records that were read so far.
 ///
-/// Pass each record to [`Names::learn`] before printing it. A thread that changes its name has the new one from then on; to use the last
-/// names from the beginning, read the trace twice.
+/// Pass each record to [`Names::learn`] before printing it. A new name of a thread applies from that record on; to use the last names from
+/// the beginning, read the trace twice.
 ///
 /// ```
 /// # fn main() -> Result<(), fxt_reader::Error> {
@@ -37,7 +37,7 @@ struct Known {
 }
 
 impl Names {
-    /// Learns the name in a record, if it has one.
+    /// Stores the name that a record contains, if any.
     pub fn learn(&mut self, record: &Record<'_>) {
         let Record::KernelObject(object) = record else { return };
         if !matches!(object.object_type, ObjectType::Process | ObjectType::Thread) {

@@ -1,11 +1,10 @@
-//! Deviations from the specification that do not keep a record from being read.
+//! Deviations from the specification that do not prevent a record from being read.
 
 use std::fmt;
 
-/// Deviations of a record from the specification that do not keep it from being
-/// read.
+/// Deviations of a record from the specification that do not prevent it from being read.
 ///
-/// Kept as bits in one word, since it is carried along with every word read.
+/// Bits in one word, because this value is passed along with every word that is read.
 #[derive(Clone, Copy, Default, PartialEq, Eq)]
 pub struct Oddities(u32);
 
@@ -51,7 +50,7 @@ impl Oddities {
         self.0 & one.0 != 0
     }
 
-    /// Adds `one` if `found`.
+    /// Adds `one` if `found` is true.
     #[inline(always)]
     pub(crate) fn note(&mut self, one: Self, found: bool) {
         self.0 |= one.0 * u32::from(found);

@@ -1,8 +1,7 @@
 //! Finding the next valid record after damage.
 //!
 //! If only a record's content is damaged and its size is right, only that record
-//! is skipped. If the size cannot be trusted, every byte position after the
-//! damage is tried until a chain of valid records begins there:
+//! is skipped. A record is sound only if reserved bits and padding are zero, no words are left over, and no type is unknown.
 //!
 //! ```text
 //!   damaged      tried, no chain          found
@@ -50,8 +49,8 @@ pub(crate) struct Probe<'t> {
     /// [`Tables::accepting_any_reference`]: a lost definition must not make
     /// every later record that refers to it look unsound.
     pub(crate) tables: &'t Tables,
-    /// If the bytes looked at reach the end of the input: the number of sound
-    /// records that suffices if nothing, or only part of a record, follows them.
+    /// If the examined bytes reach the end of the input: the number of sound records that suffices if they are followed by nothing or by a
+    /// partial record.
     pub(crate) enough_at_end: Option<usize>,
 }
 
@@ -85,9 +84,8 @@ impl Probe<'_> {
             let word = self.order.word(word);
             let Some(size) = record_bytes(word) else { return false };
             let Some((record, behind)) = rest.split_at_checked(size) else {
-                // The end of the input or of the window. Four bits are enough to
-                // look like a large record that reaches beyond it, so a large
-                // record proves nothing.
+                // The end of the input or of the window. Many words look like the header of a large record that extends beyond the input
+                // (only four bits must match), so a large record proves nothing.
                 return header::TYPE.get(word) != record_type::LARGE;
             };
             match self.judge(record) {

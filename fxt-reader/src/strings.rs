@@ -50,8 +50,8 @@ impl Strings {
         self.dense.capacity() * DENSE_BYTES + self.text_bytes
     }
 
-    /// Keeps a string unless the memory would then exceed `most` bytes; returns whether it did. In both cases, the old string of this index
-    /// is removed.
+    /// Stores a string unless the memory would then exceed `most` bytes; returns whether the string was stored. In both cases, the old
+    /// string of this index is removed.
     pub(crate) fn set(&mut self, index: u16, string: &str, most: usize) -> bool {
         self.remove(index);
         let at = usize::from(index);

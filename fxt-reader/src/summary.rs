@@ -43,8 +43,7 @@ impl Summary {
         self.damaged_regions == 0 && !self.is_truncated()
     }
 
-    /// Whether the input evidently ended too early. An empty input did: every trace
-    /// has at least one record.
+    /// Whether the input evidently ended too early. An empty input satisfied the first condition, but every trace has at least one record.
     #[must_use]
     pub fn is_truncated(&self) -> bool {
         self.records == 0 || self.truncated_tail > 0 || self.container_truncated

@@ -56,7 +56,8 @@ impl Tables {
         self.strings.bytes() + self.threads.len() * THREAD_BYTES
     }
 
-    /// Keeps a string unless the tables would then exceed `most` bytes; returns whether it did. Index 0 is ignored, as the format requires.
+    /// Stores a string unless the tables would then exceed `most` bytes; returns whether the string was stored. Index 0 is ignored, as the
+    /// format requires.
     pub(crate) fn set_string(&mut self, index: u16, value: &str, most: usize) -> bool {
         let most = most.saturating_sub(self.threads.len() * THREAD_BYTES);
         let is_kept = index == 0 || self.strings.set(index, value, most);
@@ -64,7 +65,7 @@ impl Tables {
         is_kept
     }
 
-    /// Keeps a thread, as [`set_string`](Self::set_string) does a string.
+    /// Stores a thread, like [`set_string`](Self::set_string).
     pub(crate) fn set_thread(&mut self, index: u8, thread: Thread, most: usize) -> bool {
         if u64::from(index) == thread_ref::INLINE {
             return true;
@@ -108,7 +109,7 @@ impl Tables {
     }
 
     /// Whether the string ref `reference` is the index of a string in the array.
-    /// The hash map may have others.
+    /// The hash map may contain others.
     #[inline(always)]
     pub(crate) fn has_string(&self, reference: u64) -> bool {
         usize::try_from(reference).is_ok_and(|index| self.strings.has_dense(index))

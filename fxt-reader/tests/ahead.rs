@@ -68,7 +68,7 @@ fn the_same(what: &str, bytes: &[u8]) -> Account {
     let file = file_of(bytes);
     let opened = account(Reader::open(file.path()).expect("it is there"));
     assert!(opened == here, "{what}, as a file: {opened:?}, not {here:?}");
-    // How much a decompressor yields before it reports damage depends on the pieces, too.
+    // The amount of data that a decompressor yields before it reports damage also depends on the pieces.
     let pieces = || Pieces { bytes: io::Cursor::new(bytes.to_vec()), length: 70_001 };
     let (here_in_pieces, ahead) = (account(Reader::new(pieces())), Reader::read_ahead(pieces()));
     let streamed = account(ahead);
@@ -228,7 +228,7 @@ fn reading_that_fails_or_panics_is_an_error_after_the_records_before_it() {
     assert_eq!(records, trace().offsets.len() as u64);
     let expected = format!("cannot read the trace after {length} bytes: the disk is gone");
     assert_eq!(error, Some(expected));
-    // Without a read-ahead thread, the test's own thread would panic.
+    // Without a read-ahead thread, the panic would occur in the test's own thread.
     if has_cpus() {
         let (_, records, error, _) = account(Reader::read_ahead(bytes.chain(Panicking)));
         assert_eq!(records, trace().offsets.len() as u64);
@@ -241,7 +241,7 @@ struct Endless {
     bytes: &'static [u8],
     at: usize,
     _end: Arc<()>,
-    _told: Sender<()>,
+    _shown: Sender<()>,
 }
 
 impl Read for Endless {
@@ -254,11 +254,11 @@ impl Read for Endless {
 }
 
 fn endless() -> (Endless, Arc<()>, Receiver<()>) {
-    let (end, (told, hears)) = (Arc::new(()), channel());
-    (Endless { bytes: &trace().bytes, at: 0, _end: end.clone(), _told: told }, end, hears)
+    let (end, (shown, hears)) = (Arc::new(()), channel());
+    (Endless { bytes: &trace().bytes, at: 0, _end: end.clone(), _shown: shown }, end, hears)
 }
 
-/// Reads past the place where a thread takes over.
+/// Reads past the position at which a thread takes over.
 fn read_some(reader: &mut Reader<'_>) {
     for _ in 0..SWITCHES {
         reader.next().expect("a sound trace").expect("it has no end");
@@ -303,8 +303,8 @@ fn what_comes_bit_by_bit_is_read_as_it_comes() {
     let (bytes, offsets) = (&trace().bytes, &trace().offsets);
     let (send, receive) = channel();
     let mut reader = Reader::read_ahead(Live(receive, io::Cursor::default()));
-    // First enough for the thread to start, then record by record: the test sends a record only after the reader has returned the previous
-    // one.
+    // First enough data for the thread to start, then record by record: the test sends a record only after the reader has returned the
+    // previous one.
     let first = offsets.len() - 100;
     send.send(bytes[..offsets[first]].to_vec()).expect("the reader is there");
     for _ in 0..first {

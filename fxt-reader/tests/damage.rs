@@ -205,7 +205,7 @@ fn a_trace_whose_magic_number_is_damaged_is_read_behind_it() {
 #[test]
 fn noise_in_the_middle_of_a_trace_reads_the_same_from_a_stream_and_a_slice() {
     let mut trace = Trace::with_switches(3000);
-    // More noise than one search covers.
+    // More damage than one search covers.
     let noise: Vec<u8> =
         (0_u32..100_000).map(|at| (at.wrapping_mul(2_654_435_761) >> 24) as u8).collect();
     let middle = trace.offsets[1500];

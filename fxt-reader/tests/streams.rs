@@ -280,13 +280,13 @@ fn what_providers_register_has_a_bound_and_what_has_no_room_is_unknown_and_count
         let mut decoder = reader.decoder();
         let mut events = Vec::new();
         while let Some(item) = reader.next().expect("nothing is damaged") {
-            let told = |item: &fxt_reader::Item<'_>| match item.record {
+            let shown = |item: &fxt_reader::Item<'_>| match item.record {
                 Record::Event(event) => Some((event.name.len(), event.thread.thread.0)),
                 _ => None,
             };
             let again = decoder.decode(item.offset, item.raw.bytes()).expect("it was read");
-            assert_eq!((item.provider, told(&item)), (again.provider, told(&again)));
-            events.extend(told(&item));
+            assert_eq!((item.provider, shown(&item)), (again.provider, shown(&again)));
+            events.extend(shown(&item));
         }
         assert!(reader.summary().is_complete());
         (events, reader.summary().left_out)

@@ -26,7 +26,7 @@ const IDLE: Koid = Koid(0);
 
 fn main() -> Outcome {
     let Some(path) = std::env::args_os().nth(1).map(PathBuf::from) else {
-        return Err("say where to write the trace: every_event OUT.fxt".into());
+        return Err("usage: every_event OUT.fxt".into());
     };
     let mut trace = Writer::new(Output::new(File::create(&path)?));
     trace.start("every_event", 1_000_000_000)?;

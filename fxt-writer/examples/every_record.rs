@@ -45,7 +45,7 @@ fn main() -> Outcome {
         .map(PathBuf::from)
         .collect::<Vec<_>>()
         .try_into()
-        .map_err(|_| "say where to write the traces: every_record OUT.fxt REFUSED.fxt")?;
+        .map_err(|_| "usage: every_record OUT.fxt REFUSED.fxt")?;
     fs::write(sound, every_record()?)?;
     fs::write(refused, often_refused()?)?;
     Ok(())
@@ -183,8 +183,7 @@ fn events(trace: &mut Vec<u8>, forms: &Forms, args: &[Arg<'_>]) -> Outcome {
     Ok(())
 }
 
-/// A record of a type that the format does not define, of two words. Readers
-/// skip what they do not know by its size.
+/// A record of a type that the format does not define, of two words. Readers use the size to skip records that they do not know.
 struct Undefined(u64);
 
 impl Record for Undefined {

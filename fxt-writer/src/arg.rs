@@ -25,8 +25,7 @@ impl StringRef {
     ///
     /// # Errors
     ///
-    /// [`EncodeError::StringIndex`] when the index is 0, which the format keeps
-    /// for the empty string, or above 0x7fff.
+    /// Returns [`EncodeError::StringIndex`] when the index is 0, which the format keeps for the empty string, or above 0x7fff.
     pub const fn indexed(index: u16) -> Result<Self, EncodeError> {
         match NonZeroU16::new(index) {
             Some(nonzero) if index <= limits::MAX_STRING_INDEX => Ok(Self(Some(nonzero))),
@@ -43,7 +42,7 @@ impl StringRef {
         }
     }
 
-    /// The 16-bit value that stands for the string in a record.
+    /// The 16-bit value that represents the string in a record.
     #[must_use]
     #[inline]
     pub const fn encoded(self) -> u64 {
@@ -74,7 +73,7 @@ impl Text<'_> {
     ///
     /// # Errors
     ///
-    /// When an inline string is too long or holds a NUL.
+    /// Returns an error when an inline string is too long or holds a NUL.
     #[inline]
     pub fn inline_words(&self) -> Result<usize, EncodeError> {
         match self {
@@ -83,7 +82,7 @@ impl Text<'_> {
         }
     }
 
-    /// The 16-bit value that stands for the string in a record.
+    /// The 16-bit value that represents the string in a record.
     #[must_use]
     #[inline]
     pub fn encoded(&self) -> u64 {
@@ -117,8 +116,8 @@ impl<'a> From<&'a str> for Text<'a> {
     }
 }
 
-/// Words that an inline string needs. This and [`put_inline`] are kept out of line, so that the code for records that refer to the string
-/// table, which are nearly all, is small enough to be inlined.
+/// Words that an inline string needs. This function and [`put_inline`] are not inlined, so that the code for the usual case, a record that
+/// refers to the string table, is small enough to be inlined.
 #[inline(never)]
 fn checked_words(content: &str) -> Result<usize, EncodeError> {
     text::check(content)?;
@@ -139,7 +138,7 @@ pub trait Args {
     ///
     /// # Errors
     ///
-    /// When there are more than 15, or one holds a bad string.
+    /// Returns an error when there are more than 15, or one holds a bad string.
     fn words(&self) -> Result<usize, EncodeError>;
 
     /// Writes them, in the order of the record.
@@ -433,7 +432,7 @@ impl<'a> Arg<'a> {
 ///
 /// # Errors
 ///
-/// When there are more than 15, or one holds a bad string.
+/// Returns an error when there are more than 15, or one holds a bad string.
 #[inline(always)]
 pub(crate) fn words(args: &[Arg<'_>]) -> Result<usize, EncodeError> {
     if args.len() > limits::MAX_ARGS {

@@ -108,7 +108,7 @@ pub enum EncodeError {
     ZeroTicksPerSecond,
 }
 
-/// Why a record was not written.
+/// The reason why a record was not written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum WriteError<Full> {
     /// The format cannot express the record.

@@ -22,8 +22,7 @@ impl ThreadRef {
     ///
     /// # Errors
     ///
-    /// [`EncodeError::ThreadIndex`] when the index is 0, which the format
-    /// reserves for inline threads.
+    /// Returns [`EncodeError::ThreadIndex`] when the index is 0, which the format reserves for inline threads.
     pub const fn indexed(index: u8) -> Result<Self, EncodeError> {
         match NonZeroU8::new(index) {
             Some(index) => Ok(Self(index)),
@@ -54,7 +53,7 @@ pub enum ThreadName {
 }
 
 impl ThreadName {
-    /// The 8-bit value that stands for the thread in a record.
+    /// The 8-bit value that represents the thread in a record.
     #[must_use]
     #[inline]
     pub const fn encoded(self) -> u64 {

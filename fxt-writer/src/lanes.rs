@@ -10,21 +10,21 @@ use crate::space::Space;
 ///
 /// A [`Space`] is both lanes at once, since its records stay in order.
 pub trait Lanes {
-    /// Why there is no room.
+    /// The reason why there is no room.
     type Full;
 
     /// Writes a string, thread, name or other record that later ones refer to.
     ///
     /// # Errors
     ///
-    /// When there is no room, or the format cannot express a value.
+    /// Returns an error when there is no room, or the format cannot express a value.
     fn durable(&mut self, record: &impl Record) -> Result<(), WriteError<Self::Full>>;
 
     /// Writes any other record.
     ///
     /// # Errors
     ///
-    /// When there is no room, or the format cannot express a value.
+    /// Returns an error when there is no room, or the format cannot express a value.
     fn rolling(&mut self, record: &impl Record) -> Result<(), WriteError<Self::Full>>;
 }
 

@@ -58,7 +58,7 @@ impl Packet {
         Self { request: BUFFER_SAVED, reserved: 0, ..self }
     }
 
-    /// The packet as it is sent, numbers in machine order.
+    /// The packet in its transmitted form, with numbers in machine order.
     #[must_use]
     pub fn to_bytes(self) -> [u8; PACKET_BYTES] {
         let mut bytes = [0; PACKET_BYTES];

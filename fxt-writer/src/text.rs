@@ -21,9 +21,8 @@ pub(crate) fn check_no_nul(content: &str) -> Result<(), EncodeError> {
     }
 }
 
-/// Makes a string that any record accepts from bytes of unknown origin: ends it
-/// before the first NUL, replaces what is not UTF-8 by U+FFFD, and cuts it to
-/// 32 000 bytes at a character boundary. Borrows when nothing has to change.
+/// Makes a string that any record accepts from arbitrary bytes: ends it before the first NUL, replaces invalid UTF-8 by U+FFFD, and
+/// truncates it to 32 000 bytes at a character boundary. Borrows when nothing has to change.
 ///
 /// ```
 /// assert_eq!(fxt_writer::text::clean(b"kworker\0rest"), "kworker");

@@ -91,8 +91,8 @@ fn found(write: impl FnOnce(&Lease)) -> Recovered {
     let words = BYTES / 8;
     let memory = Box::leak(vec![0_u64; words].into_boxed_slice());
     let base = std::ptr::NonNull::from(&mut *memory).cast();
-    // SAFETY: leaked, hence valid for as long as the process runs, and not used by anyone
-    // else in it but for the copy below, which is made when no thread writes.
+    // SAFETY: leaked, hence valid for as long as the process runs; only the copy below also accesses it, and that copy is made while no
+    // thread writes.
     let engine = unsafe { Engine::with_memory(config(Mode::Circular), base, (), |_| ()) };
     let engine = engine.expect("a size in range");
     assert!(engine.lend());

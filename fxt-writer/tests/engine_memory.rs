@@ -170,7 +170,7 @@ fn a_crash_costs_only_what_was_not_finished() {
     let found = recover(&left.behind()).expect("an engine's memory");
     assert_eq!(found.unfinished, 1);
     assert_eq!(found.dropped, dropped);
-    // Together with the saved records, everything that was accepted is there.
+    // Together with the saved records, this is everything that was accepted.
     output.extend(&found.durable);
     output.extend(&found.rolling);
     assert_eq!(plain(&output), (1..=40).collect::<Vec<_>>());
@@ -231,7 +231,7 @@ fn misaligned_memory_is_refused() {
     let mut memory = vec![0_u64; WORDS];
     let base = NonNull::from(&mut memory[0]).cast::<u8>();
     let config = Config { bytes: BYTES - 8, ..Config::default() };
-    // SAFETY: within the vector, which outlives the call; the call refuses.
+    // SAFETY: the memory is within the vector, which outlives the call; the call fails.
     let refused = unsafe { Engine::with_memory(config, base.add(1), (), |_| ()) };
     assert_eq!(refused.err(), Some(ConfigError::Misaligned));
 }

@@ -31,8 +31,7 @@ fn records_per_thread() -> u64 {
     asked.map_or(5_000, |count| count.parse().expect("FXT_STRESS_RECORDS is a number"))
 }
 
-/// A record of 3 to 9 words: who wrote it, its number, and words that follow from
-/// both, so that a torn or foreign word shows.
+/// A record of 3 to 9 words: the writer, the number, and words that follow from both, so that a torn or foreign word is detected.
 fn write(space: &mut impl Space<Full = Full>, writer: u64, number: u64) -> Result<(), Full> {
     let words = 3 + number % 7;
     let mut slot = space.reserve(words as usize)?;

@@ -1,9 +1,8 @@
 //! Models of the engine's protocol, run through every interleaving (up to a
 //! number of preemptions) that the memory model allows.
 //!
-//! The engine here has 224 bytes: a header, 4 durable words and two rolling
-//! buffers of 4 words, that is two records each. `scripts/check-engine` runs
-//! this file.
+//! The engine in this test has 224 bytes: a header, 4 durable words and two rolling buffers of 4 words, that is, two records each.
+//! `scripts/check-engine` runs this file.
 #![cfg(loom)]
 
 use std::sync::Arc;
@@ -17,7 +16,7 @@ use fxt_writer::{Slot, Space};
 use loom::sync::{Condvar, Mutex};
 use loom::thread;
 
-/// Preemptions in one run; more than these take minutes.
+/// The maximum number of preemptions in one run; with more, a run takes minutes.
 const PREEMPTIONS: usize = 4;
 
 /// A record of two words with a number.
@@ -28,7 +27,7 @@ fn write(space: &mut impl Space<Full = Full>, number: u64) -> Result<(), Full> {
     Ok(())
 }
 
-/// Packets on their way to the saver.
+/// Packets that the saver has not received yet.
 #[derive(Default)]
 struct Queue {
     packets: Mutex<Vec<Packet>>,
@@ -323,7 +322,7 @@ fn a_snapshot_of_circular_buffers_always_comes_whole() {
         assert!(found.len() >= 2, "{found:?}");
         let (written, dropped) = writer.join().unwrap();
         assert_eq!(written + dropped, 1);
-        // Writers are no longer held.
+        // Writers are released again.
         assert_eq!(memory.load(HELD), 0);
         assert_eq!(write(&mut memory.rolling(), 8), Ok(()));
     });

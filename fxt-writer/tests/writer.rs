@@ -1,5 +1,4 @@
-//! The high-level writer: what it registers, when, and how it behaves when it
-//! cannot.
+//! The high-level writer: what it registers and when, and how it behaves when it cannot register more.
 #![cfg(not(loom))]
 
 mod common;

@@ -39,7 +39,7 @@ pub struct Config {
     pub color: Option<ColorWhen>,
     /// The pager for long output; empty for none.
     pub pager: Option<String>,
-    /// Where events come from.
+    /// The source of events.
     pub source: Option<SourceChoice>,
     /// The size of each CPU's kernel ring.
     pub ring_size: Option<ByteSize>,
@@ -51,7 +51,7 @@ impl Config {
     /// Reads the user's file, or else the machine's.
     ///
     /// # Errors
-    /// When other users could have written the file, or it contains an error.
+    /// Returns an error if users other than the owner could have written the file, or it contains an error.
     pub fn find() -> Result<Config, SettingsError> {
         let user = geteuid().as_raw();
         let own = match user {

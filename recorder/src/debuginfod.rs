@@ -65,7 +65,7 @@ impl Default for Limits {
     }
 }
 
-/// Why servers cannot be used.
+/// The reason why servers cannot be used.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum DebuginfodError {
@@ -152,7 +152,7 @@ impl Debuginfod {
     /// The servers and the cache that the environment names.
     ///
     /// # Errors
-    /// [`DebuginfodError`].
+    /// Returns [`DebuginfodError`].
     pub fn find() -> Result<Debuginfod, DebuginfodError> {
         let servers = env::var(SERVERS).unwrap_or_default();
         let own = own_folder(env::var_os("XDG_CACHE_HOME"), env::var_os("HOME"));
@@ -169,7 +169,7 @@ impl Debuginfod {
     /// Queries these servers, and keeps files below `folder`, which is created if missing.
     ///
     /// # Errors
-    /// [`DebuginfodError`].
+    /// Returns [`DebuginfodError`].
     pub fn new(
         servers: &str,
         folder: &Path,
@@ -267,7 +267,7 @@ impl Debuginfod {
         };
         let is_too_large = copied.as_ref().is_ok_and(|bytes| *bytes > self.limits.file);
         if copied.is_err() || is_too_large {
-            // The process may have ended by itself.
+            // The process may have ended on its own.
             let _ = curl.kill();
         }
         let status = curl.wait()?.code();
@@ -289,7 +289,7 @@ impl Debuginfod {
         Ok(Answer::Taken)
     }
 
-    /// Removes the oldest files until there is room for `bytes` more.
+    /// Removes the oldest files until there is space for `bytes` more.
     fn make_room(&self, bytes: u64) -> io::Result<()> {
         let mut all: Vec<(SystemTime, u64, Directory, OsString)> = Vec::new();
         for first in self.cache.names()? {
@@ -374,13 +374,14 @@ mod tests {
         (bytes, id)
     }
 
-    /// A server that answers each request with the result of `answer` for its path, or never if that is `None`, and reports the paths.
+    /// A server that answers each request with the result of `answer` for its path, or never answers if that is `None`, and reports the
+    /// paths.
     fn server(
         answer: impl Fn(&str) -> Option<Vec<u8>> + Send + 'static,
     ) -> (String, mpsc::Receiver<String>) {
         let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
         let url = format!("http://{}", listener.local_addr().expect("bound"));
-        let (told, paths) = mpsc::channel();
+        let (reported, paths) = mpsc::channel();
         std::thread::spawn(move || {
             // Connections that are not answered stay open.
             let mut silent = Vec::new();
@@ -395,7 +396,7 @@ mod tests {
                     Some(bytes) => drop(connection.write_all(&bytes)),
                     None => silent.push(connection),
                 }
-                if told.send(path).is_err() {
+                if reported.send(path).is_err() {
                     return;
                 }
             }

@@ -5,7 +5,7 @@
 //!
 //! - [`control`] and [`manager`] (`fxtrec-sessions`): control of recordings by clients, and applications that record
 //!   their own events;
-//! - [`convert`]: other formats in and out, merge and cut;
+//! - [`convert`]: conversion from and to other formats, merge and cut;
 //! - [`export`]: tables for SQL, as Parquet with the feature `parquet`;
 //! - [`capture`], [`encode`] and [`flight`] (`fxtrec-capture`): kernel samples to typed events in time order, events to
 //!   FXT records, and triggers;
@@ -21,11 +21,11 @@
 
 #![forbid(unsafe_code)]
 
-pub mod apart;
 pub mod cli;
 pub mod commands;
 pub mod config;
 pub mod debuginfod;
+pub mod file_worker;
 pub mod program;
 
 pub use fxtrec_blame as blame;

@@ -7,7 +7,6 @@ use std::io::{ErrorKind, Write, sink, stderr, stdout};
 use std::path::Path;
 use std::process::ExitCode;
 
-use crate::apart;
 use crate::capture::stacks::READER_PROCESS;
 use crate::cli::{self, Cli, Command, EXIT_FAILURE, EXIT_GATE_FAILED};
 use crate::commands::trace_file::warn_of_newer;
@@ -17,6 +16,7 @@ use crate::commands::{
 };
 use crate::config::Config;
 use crate::control::{OUTPUT_PROCESS, run_output_process};
+use crate::file_worker;
 pub use crate::kernel::allocator::Allocator;
 use crate::kernel::caps::drop_file_capabilities;
 use crate::kernel::pager::Pager;
@@ -40,7 +40,7 @@ pub fn main() -> ExitCode {
     if line.first().is_some_and(|name| name == READER_PROCESS) {
         // A helper process of a recording or another command, which checks its exit status.
         let word = line.get(1).map(OsString::as_os_str);
-        let result = drop_file_capabilities().and_then(|()| apart::run(word));
+        let result = drop_file_capabilities().and_then(|()| file_worker::run(word));
         return ExitCode::from(u8::from(result.is_err()));
     }
     let (mut command, display) = match Cli::parse_all(&line) {
@@ -204,7 +204,7 @@ fn done<E: std::error::Error>(result: Result<(), E>) -> ExitCode {
     }
 }
 
-/// Whether long output is shown page by page, and by which program unless the environment names one.
+/// Whether long output is shown in a pager, and in which one unless the environment names one.
 #[derive(Clone, Copy)]
 struct Pages<'a> {
     wanted: bool,

@@ -78,7 +78,7 @@ fuzz_target!(|bytes: &[u8]| {
     let (whole, summary, is_trace) = read(Reader::from_slice(bytes));
     let (pieces, _, _) = read(Reader::new(Pieces(bytes, 0)));
     if summary.container != Container::Plain {
-        // How much a decompressor yields before it finds damage depends on the pieces.
+        // The amount of data that a decompressor yields before it finds damage depends on the pieces.
         return;
     }
     assert_eq!(whole, pieces, "the same in pieces");

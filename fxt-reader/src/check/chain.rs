@@ -1,7 +1,7 @@
 //! The guarantees of fxtrec about its traces: names, order, weights, chains, modules.
 //!
-//! The chain of a CPU is the sequence of threads it runs. Each switch continues
-//! it: the outgoing thread is the one that was switched in last.
+//! The chain of a CPU is the sequence of threads it runs. Each switch continues the chain: the outgoing thread is the one that was switched
+//! in last.
 //!
 //! ```text
 //!   sound      0 -> 41    41 -> 42    42 -> 0
@@ -16,7 +16,7 @@ use crate::reader::Item;
 use crate::record::{ContextSwitch, EventKind, IDLE_WEIGHT, Record, WEIGHT_INFO};
 use crate::types::{Cpu, Koid, Nanos, ObjectType, ProviderId, Thread};
 
-/// The event of fxtrec that says what a thread waited for in the wait that a stack is of.
+/// The event of fxtrec that names the file or socket for which a thread waited, for a wait with a stack.
 const WAITED_FOR: &str = "waited_for";
 
 /// The event of fxtrec that says that an application dropped records.
@@ -82,7 +82,7 @@ impl FxtrecChecks {
             }
             Record::Event(event) => {
                 self.brief_weights |= (event.category, event.name) == ("fxtrec", WEIGHT_INFO);
-                // One comes with its stack; the other with the part of an application's records after which it stands.
+                // The first comes with its stack; the second follows the part of an application's records in which records were dropped.
                 if event.category == "fxtrec" && [WAITED_FOR, LOST_RECORDS].contains(&event.name) {
                     return;
                 }

@@ -75,7 +75,7 @@ impl Report {
 ///
 /// # Errors
 ///
-/// When the trace cannot be read; damage is a finding, not an error.
+/// Returns an error when the trace cannot be read; damage is a finding, not an error.
 pub fn check(reader: &mut Reader<'_>, promises: Promises) -> Result<Report, Error> {
     let mut checker = Checker::new(promises);
     loop {

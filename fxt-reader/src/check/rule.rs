@@ -10,8 +10,7 @@ use crate::error::Reason;
 pub enum Rule {
     /// A trace begins with the magic number ("Magic number record").
     Magic,
-    /// Records follow each other without gaps; each is as long as its header says,
-    /// with content that fits ("Records").
+    /// Records follow each other without gaps; the length of each record matches its header, and its content fits ("Records").
     Framing,
     /// Strings and threads are in their table before records refer to them.
     Reference,
@@ -37,13 +36,13 @@ pub enum Rule {
     Process,
     /// fxtrec: scheduling records are in the order of their times.
     TimeOrder,
-    /// fxtrec: events and messages of a thread are in the order of their times; a complete event may stand where it ends,
-    /// and `waited_for` and `lost_records` anywhere.
+    /// fxtrec: events and messages of a thread are in time order; a complete event may be placed where it ends, and `waited_for` and
+    /// `lost_records` anywhere.
     ThreadOrder,
     /// fxtrec: both sides of a switch have a weight, as `Int32`; if the trace leaves out usual weights, only the idle
     /// task's.
     Weight,
-    /// fxtrec: a side with koid 0 has the idle weight, and no other side has.
+    /// fxtrec: a side with koid 0 has the idle weight, and no other side has this weight.
     IdleWeight,
     /// fxtrec: the outgoing thread of a switch is the incoming thread of the CPU's switch before.
     Chain,

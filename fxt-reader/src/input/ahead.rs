@@ -49,13 +49,13 @@ impl Ahead {
     ///
     /// # Errors
     ///
-    /// Returns the source when no thread can be started, or the process may use only one CPU.
+    /// Returns the source unchanged if no thread can be started, or if the process may use only one CPU.
     pub(super) fn start(source: Source, joined: bool) -> Result<Ahead, Source> {
         if thread::available_parallelism().is_ok_and(|cpus| cpus.get() == 1) {
             return Err(source);
         }
         let (give_back, blocks) = channel();
-        let (tell, told) = channel();
+        let (tell, reported) = channel();
         for _ in 0..BLOCKS {
             // Cannot fail: the receiver still exists.
             let _ = give_back.send(new_block());
@@ -72,7 +72,7 @@ impl Ahead {
         match thread {
             Ok(thread) => {
                 let thread = joined.then_some(thread);
-                Ok(Ahead { ways: Some((give_back, told)), thread })
+                Ok(Ahead { ways: Some((give_back, reported)), thread })
             }
             Err(_) => {
                 let source = place.lock().unwrap_or_else(PoisonError::into_inner).take();
@@ -83,9 +83,9 @@ impl Ahead {
 
     /// Waits for the next message.
     pub(super) fn next(&self) -> Message {
-        let told = self.ways.as_ref().and_then(|(_, told)| told.recv().ok());
+        let reported = self.ways.as_ref().and_then(|(_, reported)| reported.recv().ok());
         // A thread that reached the end has sent that as its last message.
-        told.unwrap_or_else(|| {
+        reported.unwrap_or_else(|| {
             Message::Failed(io::Error::other("the thread that reads ahead panicked"))
         })
     }
@@ -117,13 +117,13 @@ fn new_block() -> Vec<u8> {
 /// The thread's body.
 fn read(source: &mut Source, blocks: &Receiver<Vec<u8>>, tell: &Sender<Message>) {
     while let Ok(mut block) = blocks.recv() {
-        let told = match read_block(source, &mut block) {
+        let reported = match read_block(source, &mut block) {
             Ok(0) => Message::End,
             Ok(count) => Message::Bytes(block, LEAD + count),
             Err(error) => Message::Failed(error),
         };
-        let goes_on = matches!(told, Message::Bytes(..));
-        if tell.send(told).is_err() || !goes_on {
+        let goes_on = matches!(reported, Message::Bytes(..));
+        if tell.send(reported).is_err() || !goes_on {
             return;
         }
     }

@@ -18,8 +18,8 @@ pub(crate) enum Source<'i> {
     Movable(Movable),
 }
 
-/// How they come.
-enum Way<'i> {
+/// How the bytes are read: directly, or ahead on another thread.
+enum ReadMode<'i> {
     Read(Source<'i>),
     Ahead(Ahead),
 }
@@ -32,7 +32,7 @@ pub(crate) struct Movable {
 }
 
 pub(crate) struct Stream<'i> {
-    way: Way<'i>,
+    mode: ReadMode<'i>,
     /// `buffer[start..end]` has been read and not consumed.
     buffer: Vec<u8>,
     start: usize,
@@ -45,8 +45,8 @@ pub(crate) struct Stream<'i> {
 
 impl<'i> Stream<'i> {
     pub(super) fn new(source: Source<'i>) -> Self {
-        let (way, buffer) = (Way::Read(source), Vec::new());
-        Self { way, buffer, start: 0, end: 0, read: 0, ended: false, error: None }
+        let (mode, buffer) = (ReadMode::Read(source), Vec::new());
+        Self { mode, buffer, start: 0, end: 0, read: 0, ended: false, error: None }
     }
 
     #[inline]
@@ -72,13 +72,13 @@ impl<'i> Stream<'i> {
             if self.read >= LONG {
                 self.go_ahead();
             }
-            match &self.way {
-                Way::Ahead(ahead) => match ahead.next() {
+            match &self.mode {
+                ReadMode::Ahead(ahead) => match ahead.next() {
                     Message::Bytes(block, end) => self.take(block, end),
                     Message::End => self.ended = true,
                     Message::Failed(error) => self.fail(error),
                 },
-                Way::Read(_) => self.read_here(),
+                ReadMode::Read(_) => self.read_here(),
             }
         }
         true
@@ -88,25 +88,25 @@ impl<'i> Stream<'i> {
     fn go_ahead(&mut self) {
         // Try only once.
         self.read = 0;
-        let nothing = Way::Read(Source::Here(Box::new(io::empty())));
-        self.way = match mem::replace(&mut self.way, nothing) {
-            Way::Read(Source::Movable(Movable { source, joined })) => {
+        let nothing = ReadMode::Read(Source::Here(Box::new(io::empty())));
+        self.mode = match mem::replace(&mut self.mode, nothing) {
+            ReadMode::Read(Source::Movable(Movable { source, joined })) => {
                 match Ahead::start(source, joined) {
-                    Ok(ahead) => Way::Ahead(ahead),
-                    Err(source) => Way::Read(Source::Here(source)),
+                    Ok(ahead) => ReadMode::Ahead(ahead),
+                    Err(source) => ReadMode::Read(Source::Here(source)),
                 }
             }
-            way => way,
+            mode => mode,
         };
     }
 
     fn read_here(&mut self) {
         self.make_room();
         let Some(room) = self.buffer.get_mut(self.end..self.end + BLOCK) else { return };
-        let read = match &mut self.way {
-            Way::Read(Source::Here(source)) => source.read(room),
-            Way::Read(Source::Movable(movable)) => movable.source.read(room),
-            Way::Ahead(_) => return,
+        let read = match &mut self.mode {
+            ReadMode::Read(Source::Here(source)) => source.read(room),
+            ReadMode::Read(Source::Movable(movable)) => movable.source.read(room),
+            ReadMode::Ahead(_) => return,
         };
         match read {
             Ok(0) => self.ended = true,
@@ -143,7 +143,7 @@ impl<'i> Stream<'i> {
             mem::swap(&mut self.buffer, &mut block);
             (self.start, self.end) = (begin, end);
         }
-        if let Way::Ahead(ahead) = &self.way {
+        if let ReadMode::Ahead(ahead) = &self.mode {
             ahead.give_back(block);
         }
     }
@@ -175,14 +175,14 @@ impl<'i> Stream<'i> {
         self.buffer.truncate(self.end);
         let mut window = Cursor::new(mem::take(&mut self.buffer));
         window.set_position(self.start as u64);
-        match self.way {
+        match self.mode {
             _ if self.ended => Source::Here(Box::new(window)),
-            Way::Read(Source::Here(rest)) => Source::Here(Box::new(window.chain(rest))),
-            Way::Read(Source::Movable(Movable { source, joined })) => {
+            ReadMode::Read(Source::Here(rest)) => Source::Here(Box::new(window.chain(rest))),
+            ReadMode::Read(Source::Movable(Movable { source, joined })) => {
                 Source::Movable(Movable { source: Box::new(window.chain(source)), joined })
             }
-            way @ Way::Ahead(_) => {
-                Source::Here(Box::new(Stream { way, buffer: window.into_inner(), ..self }))
+            mode @ ReadMode::Ahead(_) => {
+                Source::Here(Box::new(Stream { mode, buffer: window.into_inner(), ..self }))
             }
         }
     }
@@ -227,7 +227,7 @@ impl ReadAhead {
     /// Waits for the next bytes and returns them without consuming them: at least `length`, or all up to the end.
     ///
     /// # Errors
-    /// When the source fails before it yields any. A later failure is returned once the bytes before it have been read.
+    /// Returns an error when the source fails before it yields any. A later failure is returned once the bytes before it have been read.
     pub fn peek(&mut self, length: usize) -> io::Result<&[u8]> {
         self.0.fill(length);
         self.0.fill_buf()

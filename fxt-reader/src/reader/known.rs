@@ -179,7 +179,7 @@ impl Decoder {
     ///
     /// # Errors
     ///
-    /// When the record is damaged; records that a reader has returned are not.
+    /// Returns an error when the record is damaged; records that a reader has returned are not.
     pub fn decode<'a>(&'a mut self, offset: u64, bytes: &'a [u8]) -> Result<Item<'a>, Damage> {
         let header_word = bytes.first_chunk().map_or(0, |&word| self.order.word(word));
         self.known.define(header_word, bytes, self.order);

@@ -49,8 +49,7 @@ pub struct Item<'a> {
     pub record: Record<'a>,
     /// The record's words.
     pub raw: RawRecord<'a>,
-    /// Its deviations from the specification that did not keep it from being
-    /// read.
+    /// Deviations from the specification that did not prevent the record from being read.
     pub oddities: Oddities,
 }
 
@@ -68,7 +67,7 @@ pub struct Reader<'i> {
     summary: Summary,
 }
 
-/// What the next call of [`Reader::next`] must do first.
+/// The first action of the next call of [`Reader::next`].
 #[derive(Clone, Copy, Debug)]
 enum State {
     /// Detect what the input is.
@@ -90,8 +89,7 @@ impl Reader<'static> {
     ///
     /// # Errors
     ///
-    /// [`Error::Open`] when the file cannot be opened. Whether the file is a
-    /// trace is checked when the first record is read.
+    /// Returns [`Error::Open`] when the file cannot be opened. Whether the file is a trace is checked when the first record is read.
     pub fn open(path: impl AsRef<Path>) -> Result<Self, Error> {
         let path = path.as_ref();
         let file =
@@ -99,7 +97,7 @@ impl Reader<'static> {
         Ok(Self::from_file(file, |file| file))
     }
 
-    /// Reads `file` through the reader that `wrap` makes of it, for example one that counts bytes.
+    /// Reads `file` through the reader that `wrap` returns for it, for example one that counts bytes.
     ///
     /// A regular file that turns out long is [read ahead](Self::read_ahead).
     /// Dropping this reader also drops the reader that `wrap` made.
@@ -165,8 +163,7 @@ impl<'i> Reader<'i> {
     /// providers) to `bytes` bytes. The default is no limit; one provider alone can define 1 GB. The
     /// limit applies to each [`decoder`](Self::decoder) of this reader, too.
     ///
-    /// A string beyond the limit reads as `?`, a thread as one whose koids are `u64::MAX`.
-    /// [`Summary::left_out`] counts them.
+    /// A string beyond the limit is returned as `?`, and a thread with the koids `u64::MAX`. [`Summary::left_out`] counts them.
     #[must_use]
     pub fn max_table_bytes(mut self, bytes: usize) -> Self {
         self.known.limit(bytes);
@@ -193,8 +190,8 @@ impl<'i> Reader<'i> {
     ///
     /// # Errors
     ///
-    /// [`Error::Damaged`] for each damaged record: the next call continues after it, or at the next position where valid records begin, and
-    /// the summary counts the skipped bytes. After any other error, the next call returns `None`.
+    /// Returns [`Error::Damaged`] for each damaged record: the next call continues after it, or at the next position where valid records
+    /// begin, and the summary counts the skipped bytes. After any other error, the next call returns `None`.
     #[expect(
         clippy::should_implement_trait,
         reason = "the record is lent from the reader's buffer, which Iterator has no way to say"
@@ -273,8 +270,7 @@ impl<'i> Reader<'i> {
         Ok(true)
     }
 
-    /// The size of the record at the position, which then is wholly in the
-    /// window; `None` when the input ends before.
+    /// The size of the record at the position, which is then entirely in the window; `None` if the input ends before the end of the record.
     #[inline]
     fn frame(&mut self) -> Result<Option<usize>, Damage> {
         if !self.input.ensure(WORD_BYTES) {
@@ -338,7 +334,7 @@ impl<'i> Reader<'i> {
     }
 }
 
-/// A record that is about to be read.
+/// A record that will be read next.
 struct Place<'a> {
     offset: u64,
     provider: Option<ProviderId>,

@@ -31,9 +31,8 @@ impl Reader<'_> {
         self.probe(self.order, to_end.then_some(1)).confirms(behind)
     }
 
-    /// Whether the size of a record that is longer than the rest of the input is
-    /// wrong, in contrast to a truncated record: then valid records begin within
-    /// it.
+    /// Returns whether the size of a record that is longer than the rest of the input is wrong: valid records then begin within it.
+    /// Otherwise the record is truncated.
     #[cold]
     pub(super) fn is_overrun(&self) -> bool {
         let header_word = self.header();

@@ -8,7 +8,7 @@
 //! ```
 //!
 //! While such records follow one another, the position stays in a register, and a record costs two comparisons of its header and the words
-//! that the visitor reads. Everything else, damage included, is left to [`Reader::next`].
+//! that the visitor reads. [`Reader::next`] handles everything else, including damage.
 
 use fxt_format::limits::WORD_BYTES;
 use fxt_format::record_type::SCHEDULING;
@@ -47,7 +47,7 @@ const WAKEUP_WORDS_WITH_WAKER: usize = WAKEUP_WORDS + 2;
 /// More bytes than any record in a run has.
 const ENOUGH: usize = 2 * SWITCH_WORDS * WORD_BYTES;
 
-/// The bits that differ between the headers of switches of one shape. All others, reserved bits included, are the same.
+/// The bits that differ between the headers of switches of one shape. All other bits, including reserved ones, are the same.
 const SWITCH_VARIES: u64 = context_switch::CPU.mask() | context_switch::OUTGOING_STATE.mask();
 const WAKEUP_VARIES: u64 = thread_wakeup::CPU.mask();
 
@@ -167,7 +167,7 @@ struct Run<'a> {
 }
 
 impl<'a> Run<'a> {
-    /// The header word of the record at the position.
+    /// The header word of the record at the current position.
     #[inline(always)]
     fn header(&self) -> Option<u64> {
         let bytes = self.window.get(self.at..)?.first_chunk()?;
@@ -187,7 +187,7 @@ impl<'a> Run<'a> {
         })
     }
 
-    /// The bytes of the `words` words at the position, and those of them after the first `fixed` words.
+    /// The bytes of the `words` words at the position, and of those after the first `fixed` words.
     #[inline(always)]
     fn split(&self, words: usize, fixed: usize) -> Option<(&'a [u8], &'a [u8])> {
         let bytes = self.window.get(self.at..)?.get(..words * WORD_BYTES)?;

@@ -257,8 +257,8 @@ impl<'a> Value<'a> {
     }
 }
 
-/// Whether the header word is a whole valid argument, such as a weight of a scheduling record: a 32-bit integer whose name is in the table.
-/// Such a word has no reserved bits.
+/// Returns whether the header word is a complete valid argument, such as a weight of a scheduling record: a 32-bit integer whose name is in
+/// the table. Such a word has no reserved bits.
 #[inline(always)]
 fn is_plain(header: u64, tables: &Tables) -> bool {
     use argument::int32::{NAME, SIZE, TYPE};

@@ -11,7 +11,7 @@ use crate::types::{Nanos, Thread};
 /// A piece of bulk data; pieces of one name belong together ("BLOB record").
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Blob<'a> {
-    /// The name of the stream of data that this is a piece of.
+    /// The name of the data stream that this piece belongs to.
     pub name: &'a str,
     /// How to understand the data.
     pub blob_type: BlobType,

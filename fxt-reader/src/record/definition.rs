@@ -9,7 +9,7 @@ use crate::cursor::Cursor;
 use crate::error::Reason;
 use crate::types::{Koid, Thread};
 
-/// Says how long a tick is ("Initialization record").
+/// The length of a tick ("Initialization record").
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Initialization {
     /// Ticks of the trace's clock in a second, never zero.

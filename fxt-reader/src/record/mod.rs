@@ -220,7 +220,7 @@ impl<'a> Record<'a> {
                 Self::ProviderSection(ProviderSection::parse(word, cursor))
             }
             metadata::PROVIDER_EVENT => Self::ProviderEvent(ProviderEvent::parse(word, cursor)),
-            // The one record that is not extensible: its whole word is the magic number.
+            // The only record that is not extensible: its single word is the magic number.
             _ if word == metadata::MAGIC_WORD => Self::MagicNumber,
             _ => return Err(Reason::WrongMagic(word)),
         })

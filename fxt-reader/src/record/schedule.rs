@@ -83,7 +83,7 @@ impl<'a> ContextSwitch<'a> {
 pub struct Wakeup<'a> {
     /// The timestamp, in nanoseconds.
     pub time: Nanos,
-    /// The CPU on whose queue it is put.
+    /// The CPU on whose queue the thread is put.
     pub cpu: Cpu,
     /// The thread.
     pub koid: Koid,

@@ -210,7 +210,7 @@ impl Trace {
     }
 }
 
-/// A side of a context switch: koid and weight.
+/// One side of a context switch: koid and weight.
 #[derive(Clone, Copy)]
 pub struct Side(pub u64, pub i32);
 

@@ -24,8 +24,7 @@ const STATES: [ThreadState; 6] = [
     ThreadState::Dead,
 ];
 
-/// The definitions of a provider so far, which readers must
-/// keep it.
+/// The definitions of a provider so far, which readers must remember.
 #[derive(Debug)]
 struct Provider {
     strings: HashMap<u16, String>,

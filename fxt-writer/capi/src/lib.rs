@@ -1,9 +1,7 @@
 //! Trace points for C, and for languages that can call C.
 //!
-//! cbindgen makes the header `fxt_provider.h` from this crate. Its macros check
-//! one word in the library's memory, [`fxt_session`], and call the functions here
-//! only while a session runs. `examples/provider.c` shows every macro and
-//! function.
+//! cbindgen makes the header `fxt_provider.h` from this crate. The macros check one word in the library's memory, [`fxt_session`], and call
+//! these functions only while a session runs. `examples/provider.c` shows every macro and function.
 
 #![warn(missing_docs)]
 
@@ -38,11 +36,9 @@ pub static fxt_session: &AtomicU32 = provider::SESSION_WORD;
 /// The provider, which C has no variable for.
 static PROVIDER: OnceLock<Provider> = OnceLock::new();
 
-/// Makes this process a trace provider named `name`, 1 to 255 bytes of UTF-8;
-/// does nothing if it is one already. Under `fxtrec -- COMMAND` it returns when
-/// trace points record, usually within some milliseconds and after half a second
-/// at most; without a manager it returns at once. A thread of the library looks
-/// for a manager for as long as the process runs. False if the name is invalid or
+/// Makes this process a trace provider named `name`, 1 to 255 bytes of UTF-8; does nothing if the process is already a provider. Under
+/// `fxtrec -- COMMAND` it returns when trace points record, usually within some milliseconds and after half a second at most; without a
+/// manager it returns at once. A thread of the library looks for a manager for as long as the process runs. False if the name is invalid or
 /// no thread is available.
 ///
 /// # Safety
@@ -62,17 +58,15 @@ pub unsafe extern "C" fn fxt_init(name: *const c_char) -> bool {
     true
 }
 
-/// Waits until a session runs, at most `milliseconds`; returns whether one does.
-/// For programs to be recorded by a session that is started later; for one that
-/// runs already, `fxt_init` has waited.
+/// Waits until a session runs, at most `milliseconds`; returns whether a session runs. For programs that a later session will record; if a
+/// session already runs, `fxt_init` has waited for it.
 #[unsafe(no_mangle)]
 pub extern "C" fn fxt_wait_for_session(milliseconds: u32) -> bool {
     PROVIDER.get().is_some_and(|provider| provider.wait_for_session(time(milliseconds)))
 }
 
 /// Requests that all records so far be saved and waits for that, at most
-/// `milliseconds`; returns whether they are. After the process has ended, the
-/// manager reads what was not saved.
+/// `milliseconds`; returns whether they are. After the process has ended, the manager reads the unsaved data.
 #[unsafe(no_mangle)]
 pub extern "C" fn fxt_flush(milliseconds: u32) -> bool {
     PROVIDER.get().is_none_or(|provider| provider.flush(time(milliseconds)))
@@ -91,8 +85,7 @@ pub unsafe extern "C" fn fxt_alert(name: *const c_char) {
     provider::alert(&fxt_writer::text::clean(name.to_bytes()));
 }
 
-/// A number that no other call in this process returns: for asynchronous
-/// operations and flows.
+/// A number that no other call in this process returns, as an id of asynchronous operations and flows.
 #[unsafe(no_mangle)]
 pub extern "C" fn fxt_unique_id() -> u64 {
     provider::unique_id()

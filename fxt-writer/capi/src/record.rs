@@ -12,13 +12,13 @@ use fxt_writer::record::EventKind;
 use crate::arg::{Arg, Held, text};
 use crate::site::CSite;
 
-/// A moment of this thread.
+/// An instant event of this thread.
 pub const FXT_INSTANT_EVENT: u32 = 0;
 /// Samples of time series.
 pub const FXT_COUNTER_EVENT: u32 = 1;
 /// An operation begins that may end on another thread.
 pub const FXT_ASYNC_BEGIN_EVENT: u32 = 5;
-/// A moment of such an operation.
+/// An instant event within such an operation.
 pub const FXT_ASYNC_INSTANT_EVENT: u32 = 6;
 /// The end of such an operation.
 pub const FXT_ASYNC_END_EVENT: u32 = 7;
@@ -29,7 +29,7 @@ pub const FXT_FLOW_STEP_EVENT: u32 = 9;
 /// A flow ends in the duration around this event.
 pub const FXT_FLOW_END_EVENT: u32 = 10;
 
-/// A duration that has begun; all zero for none.
+/// A duration that has begun; all zero if there is none.
 #[derive(Clone, Copy, Debug)]
 #[repr(C)]
 pub struct Duration {
@@ -61,7 +61,7 @@ pub unsafe extern "C" fn fxt_event(
     unsafe { record(site, kind, args, count) };
 }
 
-/// Begins a duration of this thread; `fxt_duration_end` takes what this returns.
+/// Begins a duration of this thread; pass the returned value to `fxt_duration_end`.
 ///
 /// # Safety
 ///
@@ -185,7 +185,7 @@ unsafe fn record(
 
 /// # Safety
 ///
-/// `items` must point to `count` items, unless that is 0.
+/// `items` must point to `count` items, unless `count` is 0.
 unsafe fn slice_or_empty<'a, T>(items: *const T, count: usize) -> &'a [T] {
     if items.is_null() || count == 0 {
         return &[];

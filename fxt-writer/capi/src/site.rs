@@ -56,16 +56,17 @@ impl CSite {
     /// The same as [`known`](Self::known).
     #[cold]
     unsafe fn look_up(&self, args: &[Arg]) -> &'static Known {
-        // SAFETY: strings, guaranteed by the caller.
+        // SAFETY: the caller guarantees that these are strings.
         let (category, name) = unsafe { (text(self.category), text(self.name)) };
         let names = args.iter().map(|arg| {
-            // SAFETY: a string, guaranteed by the caller.
+            // SAFETY: the caller guarantees that this is a string.
             let name = unsafe { text(arg.name) };
             (arg.name.addr(), Name::leaked(&name))
         });
         let known = Known { site: Site::leaked(&category, &name), names: names.collect() };
         let known: &'static Known = Box::leak(Box::new(known));
-        // Release: the data that it points to is visible. If two threads race, each creates one; the one stored first is leaked.
+        // Release: the data that it points to is visible. If two threads race, each creates a trace point; the one that is not stored is
+        // leaked.
         self.known.store(std::ptr::from_ref(known).cast_mut(), Ordering::Release);
         known
     }

@@ -24,8 +24,7 @@
 //! assert_eq!(fxt_format::walk::record_words(word), Some(2));
 //! ```
 //!
-//! Fields are `u64` throughout, since that is what a field of a word yields; the constants can be used as `match`
-//! patterns on what [`Field::get`] returns.
+//! Fields are `u64` because [`Field::get`] returns `u64`; the constants can be used as `match` patterns on that value.
 
 #![forbid(unsafe_code)]
 #![warn(missing_docs)]

@@ -1,4 +1,4 @@
-//! Where one record ends and the next begins, and the parts that all records share.
+//! Record boundaries, and the parts that all records share.
 //!
 //! The input is not trusted: sizes are checked against the available words, and an invalid first word ends the walk.
 

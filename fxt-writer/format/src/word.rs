@@ -96,12 +96,10 @@ impl Field {
         (word & self.mask()) >> self.first
     }
 
-    /// A word that holds `value` in this field and zero elsewhere; such words
-    /// are combined with `|`.
+    /// A word that holds `value` in this field and zero elsewhere; combine such words with `|`.
     ///
-    /// A value that is too wide is truncated to its low bits, which keeps the
-    /// neighbouring fields intact; debug builds panic. Check a value that may be
-    /// too wide with [`fits`](Self::fits) first.
+    /// A value that is too wide is truncated to its low bits, so that the neighbouring fields stay intact; debug builds panic. Check a
+    /// value that may be too wide with [`fits`](Self::fits) first.
     #[must_use]
     #[inline(always)]
     pub const fn put(self, value: u64) -> u64 {
@@ -360,7 +358,7 @@ pub enum EventKind<T> {
     DurationBegin,
     /// The operation that began last on this thread ends.
     DurationEnd,
-    /// An operation on this thread that began at the event's time and is over.
+    /// An operation on this thread that began at the event's time and has ended.
     DurationComplete {
         /// When it ended.
         end: T,
@@ -370,7 +368,7 @@ pub enum EventKind<T> {
         /// Correlates the events of one operation.
         id: u64,
     },
-    /// A moment within an operation that may span threads.
+    /// A point within an operation that may span threads.
     AsyncInstant {
         /// Correlates the events of one operation.
         id: u64,

@@ -1,6 +1,6 @@
 //! A hostile provider: memory with any content, which changes while it is read, and packets of any kind in any order.
-//! Everything saved must be whole records of kinds that providers may write, at most as much as the memory holds, and an
-//! archive of it must read without damage.
+//! Everything that is saved must be whole records of kinds that providers may write, no larger than the memory, and an archive of it must
+//! read without damage.
 //!
 //! The input's first bytes determine the mode, the size and how the memory changes; then come packets, up to a byte 0xff; the rest is the
 //! memory's content after a valid header.
@@ -17,7 +17,7 @@ use fxt_writer::packet::Packet;
 use fxt_writer::record::{Magic, ProviderInfo, Record};
 use libfuzzer_sys::fuzz_target;
 
-/// Memory of which some loads return a different value.
+/// Memory from which some loads return a different value.
 struct Fickle<'a> {
     words: Vec<u64>,
     changes: &'a [u8],

@@ -13,7 +13,7 @@ pub fn traced(options: TokenStream, function: TokenStream) -> TokenStream {
     match expand(options, function.clone()) {
         Ok(expanded) => expanded,
         Err(fault) => {
-            // Keep the function unchanged, so that its uses cause no further errors.
+            // Keep the function unchanged, so that code that uses it causes no further errors.
             let mut tokens = fault.into_tokens();
             tokens.extend(function);
             tokens

@@ -1,4 +1,4 @@
-//! An asymmetric fence between two threads: one passes it often and pays nothing, the other rarely and pays a system call.
+//! An asymmetric fence between two threads: one executes it often, at no cost; the other executes it rarely, at the cost of a system call.
 //!
 //! ```text
 //!   often                        seldom
@@ -7,10 +7,8 @@
 //!   load B                       load A      at least one of the loads sees the other's store
 //! ```
 //!
-//! The effect is that of two sequentially consistent fences. Here `light` only
-//! keeps the compiler from reordering, and `heavy` has the kernel run a full
-//! fence on every CPU that runs a thread of this process (`membarrier`, Linux
-//! 4.14).
+//! The effect is the same as that of two sequentially consistent fences. Here `light` only keeps the compiler from reordering, and `heavy`
+//! has the kernel run a full fence on every CPU that runs a thread of this process (`membarrier`, Linux 4.14).
 
 pub(super) use sides::{heavy, light, ready};
 

@@ -1,16 +1,15 @@
-//! Counts the committed words of one filling of a rolling buffer, and informs
-//! exactly one thread when the filling is complete.
+//! Counts the committed words of one lap (one use of a rolling buffer, from open to handed over), and informs exactly one thread when the
+//! lap is complete.
 //!
-//! One atomic word holds the words committed so far and, once the buffer is
-//! sealed, the end that they have to reach. Committing and sealing are single
-//! additions; the one that makes the two halves equal completes the buffer.
+//! One atomic word holds the number of committed words and, once the buffer is sealed, the end that they must reach. Committing and sealing
+//! are single additions; the addition that makes the two halves equal completes the buffer.
 
 use super::sync::{AtomicU64, Ordering};
 use crate::layout::Field;
 
-/// Words committed, counted from where the filling began in the buffer.
+/// Words committed, counted from where the lap began in the buffer.
 const COMMITTED: Field = Field::new(0, 31);
-/// The end of the sealed filling plus one; zero while it is open.
+/// The end of the sealed lap plus one; zero while it is open.
 const SEALED_END: Field = Field::new(32, 63);
 
 /// The count, on separate cache lines, since every commit writes it.
@@ -23,26 +22,25 @@ impl Commits {
         Self(AtomicU64::new(0))
     }
 
-    /// Begins a filling at word `start` of the buffer.
+    /// Begins a lap at word `start` of the buffer.
     ///
-    /// No thread adds to the count in the meantime: the previous filling is complete,
-    /// and writers see the new one only afterwards, from the position word.
+    /// No thread adds to the count in the meantime: the previous lap is complete, and writers see the new one only afterwards, through
+    /// the position word.
     pub(super) fn open(&self, start: usize) {
         // Relaxed: published by the release store of the position word.
         self.0.store(COMMITTED.put(start as u64), Ordering::Relaxed);
     }
 
-    /// Adds `words` committed words; true if that completes the filling.
+    /// Adds `words` committed words; true if that completes the lap.
     #[inline]
     pub(super) fn commit(&self, words: usize) -> bool {
-        // Release: the thread that completes the filling sees this record's
-        // words. Acquire: if it is this thread that completes the filling, it sees all others' words.
+        // Release: the thread that completes the lap sees this record's
+        // words. Acquire: if this thread completes the lap, it sees the words of all other threads.
         let before = self.0.fetch_add(COMMITTED.put(words as u64), Ordering::AcqRel);
         is_complete(before + COMMITTED.put(words as u64))
     }
 
-    /// Sets the filling's end to word `end` of the buffer; true if all of it is
-    /// committed already.
+    /// Sets the end of the lap to word `end` of the buffer; returns true if everything is already committed.
     pub(super) fn seal(&self, end: usize) -> bool {
         let sealed = SEALED_END.put(end as u64 + 1);
         // Acquire: if everything is committed, this thread sees all of it.
@@ -50,7 +48,7 @@ impl Commits {
         is_complete(before + sealed)
     }
 
-    /// Whether the filling is sealed and all of it committed.
+    /// Whether the lap is sealed and all of it committed.
     pub(super) fn complete(&self) -> bool {
         is_complete(self.0.load(Ordering::Acquire))
     }

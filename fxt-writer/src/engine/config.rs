@@ -27,7 +27,7 @@ impl Mode {
     }
 }
 
-/// What a writer does when there is no room but room may become free.
+/// What a writer does when there is no space but space may become free.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum OnFull {
     /// Drops the record and counts it. A writer never waits.
@@ -39,7 +39,7 @@ pub enum OnFull {
     BlockFor(Duration),
 }
 
-/// Why the engine has no room for a record.
+/// The reason why the engine has no room for a record.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum Full {
@@ -88,18 +88,20 @@ impl Default for Config {
     }
 }
 
-/// Why an engine cannot be created.
+/// The reason why an engine cannot be created.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum ConfigError {
     /// There is no room for a header and buffers.
-    #[error("{bytes} bytes are too few for an engine; give it at least {MIN_BYTES}, better 64 KiB")]
+    #[error(
+        "{bytes} bytes are too few for an engine; use at least {MIN_BYTES}, preferably 64 KiB or more"
+    )]
     TooSmall {
         /// The requested number of bytes.
         bytes: usize,
     },
     /// Offsets in a buffer do not fit their field.
-    #[error("{bytes} bytes are too many for an engine; give it at most {MAX_BYTES}")]
+    #[error("{bytes} bytes are too many for an engine; use at most {MAX_BYTES}")]
     TooLarge {
         /// The requested number of bytes.
         bytes: usize,

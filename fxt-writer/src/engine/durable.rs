@@ -1,15 +1,11 @@
-//! The durable lane: records that must not be lost, since others refer to them.
+//! The durable lane: records that must not be lost, because others refer to them.
 //!
-//! The durable part is a ring. A record is built in separate memory and, once
-//! finished, copied into the ring under the lock: such records are few, and no
-//! writer can leave a hole in the ring. Its room is set aside when it is
-//! reserved.
+//! The durable part is a ring. A record is built in separate memory and, when finished, copied into the ring under the lock: such records
+//! are few, and no writer can leave a hole in the ring. Its space in the ring is set aside when the record is reserved.
 //!
-//! When the ring is full in streaming mode, the current rolling buffer is handed
-//! over early, though it is not full: the durable records are saved before it,
-//! which frees their room. In circular mode nothing is ever saved, so the record
-//! is rejected and counted; the caller can then write names inline or to the
-//! rolling lane.
+//! If the ring is full in streaming mode, the current rolling buffer is handed over before it is full: the durable records are saved before
+//! it, which frees their space. In circular mode, nothing is saved before the end, so the record is rejected and counted; the caller can
+//! then write names inline or to the rolling lane.
 
 use std::fmt;
 
@@ -191,7 +187,7 @@ impl Engine {
     /// The index in memory of the word that is number `count` since the start.
     pub(super) fn durable_word(&self, count: u64) -> usize {
         let within = count % self.division.durable as u64;
-        // Below the part's size, hence a usize.
+        // It is less than the part's size, so it fits a usize.
         self.division.durable_base() + within as usize
     }
 }

@@ -1,5 +1,5 @@
-//! The engine's lock. A packet that is made under it is sent once it is released,
-//! so that the receiver may call the engine at once.
+//! The engine's lock. A packet that is created while the lock is held is sent after the lock is released, so that the receiver may call the
+//! engine at once.
 
 use std::ops::{Deref, DerefMut};
 use std::time::Duration;
@@ -57,8 +57,7 @@ impl<'a> Guard<'a> {
     pub(super) fn wait(mut self, timeout: Option<Duration>) -> Guard<'a> {
         let engine = self.engine;
         if self.outbox.is_some() {
-            // The awaited change may depend on this packet: send it first and let
-            // the caller check again.
+            // The awaited change may depend on this packet: send the packet first and let the caller check again.
             drop(self);
             return engine.lock();
         }

@@ -11,7 +11,7 @@ use super::sync::Ordering;
 use crate::layout::limits::WORD_BYTES;
 use crate::packet::Packet;
 
-/// Why a buffer cannot be marked as saved.
+/// The reason why a buffer cannot be marked as saved.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum SaveError {
@@ -76,7 +76,7 @@ impl Engine {
     ///
     /// # Errors
     ///
-    /// When no buffer with these values waits to be saved, or a view is alive.
+    /// Returns an error when no buffer with these values waits to be saved, or a view is alive.
     pub fn saved(&self, packet: Packet) -> Result<(), SaveError> {
         let part = part_of(packet.data32);
         let mut state = self.lock();
@@ -92,14 +92,15 @@ impl Engine {
         self.header_words().rolling_cleared(part, self.division.rolling);
         state.parts[part].phase = Phase::Clearing;
         let data = state.parts[part].data();
-        // Durable room is free again, even if the buffer is not.
+        // Space for durable data is free again, even if the buffer is not.
         self.wake(&state);
         drop(state);
 
         let base = self.division.rolling_base(part);
         for span in data {
-            // SAFETY: within the part. Its phase was Complete with no view alive, and is Clearing now: no writer has a reservation in its
-            // data (abandoned reservations are in the gaps, not in the data), no view is created, and no other thread clears.
+            // SAFETY: the span is within the part. The part's phase was Complete with no view alive, and is Clearing now: no writer has a
+            // reservation in its data (abandoned reservations are in the gaps, not in the data), no view can be created, and no other
+            // thread clears it.
             unsafe { self.memory.clear(base + span.start..base + span.end) };
         }
 
@@ -144,23 +145,22 @@ impl Engine {
         self.seal(state, before);
     }
 
-    /// Moves writers to the buffer of wrapped count `next`, and returns the
-    /// position at which they left the other one.
+    /// Moves writers to the buffer with wrapped count `next`, and returns the position in the other buffer at which they stopped.
     pub(super) fn go_on_in(&self, state: &mut State, next: u32) -> Position {
         let start = self.open(state, next);
         let header = self.header_words();
-        // Before the position: a program that recovers the memory must not take a
-        // record in the new buffer for one of the filling before last.
+        // This store precedes the position: a program that recovers the memory must not take a record in the new buffer for one of the
+        // lap before the previous one.
         header.wrapped(self.config.mode, next);
         // After the count: until a concurrent reader in another process sees the
         // count, it sees this buffer without data, and so knows that its copy of
-        // the filling before last may be invalid.
+        // the lap before last may be invalid.
         header.rolling_data(part_of(next), start, 0);
         self.move_position(Position::new(next, start))
     }
 
     /// Prepares the buffer of wrapped count `next` for writers, and returns the
-    /// start of its filling; header and position word are set afterwards.
+    /// start of its lap; header and position word are set afterwards.
     fn open(&self, state: &mut State, next: u32) -> usize {
         let index = part_of(next);
         // The soundness of every reservation depends on this.
@@ -194,15 +194,14 @@ impl Engine {
         let base = self.division.rolling_base(index);
         self.header_words().rolling_cleared(index, self.division.rolling);
         for span in state.parts[index].data() {
-            // SAFETY: within the part, whose phase is Complete with no view alive
-            // (the callers ensure this, and the lock preserves it). Its data has no
-            // writer any more: see `saved`.
+            // SAFETY: the span is within the part, whose phase is Complete with no view alive (the callers ensure this, and the lock
+            // preserves it). Its data has no writer any more: see `saved`.
             unsafe { self.memory.clear(base + span.start..base + span.end) };
         }
         state.parts[index].phase = Phase::Free;
     }
 
-    /// Moves the position word and returns its old value: the end of the filling
+    /// Moves the position word and returns its old value: the end of the lap
     /// that writers leave. Only the holder of the lock changes the wrapped count,
     /// but writers move the offset up to that moment.
     pub(super) fn move_position(&self, to: Position) -> Position {
@@ -210,7 +209,7 @@ impl Engine {
         Position(self.hot.position.swap(to.0, Ordering::AcqRel))
     }
 
-    /// Ends the filling at `end`.
+    /// Ends the lap at `end`.
     pub(super) fn seal(&self, state: &mut State, end: Position) {
         let index = end.part();
         // Before the count is sealed, so that reclaimed leases do not complete it.
@@ -226,7 +225,7 @@ impl Engine {
         }
     }
 
-    /// A filling is final: everything is committed or fenced off.
+    /// A lap is final: everything is committed or fenced off.
     pub(super) fn complete(&self, state: &mut State, index: usize) {
         let part = &mut state.parts[index];
         part.phase = Phase::Complete;
@@ -238,8 +237,8 @@ impl Engine {
         self.wake(state);
     }
 
-    /// The request to save the filling of that wrapped count. It covers all
-    /// durable data so far, and so everything that the filling's records refer
+    /// The request to save the lap of that wrapped count. It covers all
+    /// durable data so far, and so everything that the lap's records refer
     /// to.
     pub(super) fn request(&self, state: &mut State, wrapped: u32) -> Packet {
         state.durable.announced = state.durable.end;

@@ -21,11 +21,10 @@
 //! A rolling buffer whose data starts at its very end has no data, whatever the
 //! memory holds: it is being cleared.
 //!
-//! Word 12 is the only one that another process may write. While it is not zero,
-//! writers fill the open buffer to its end and reuse no buffer after that.
+//! Word 12 is the only word that another process may write. While it is not zero, writers fill the open buffer to its end and reuse no
+//! buffer after that.
 //!
-//! Words 0 to 8 follow the trace engine that this one is modelled on; 9 to 12 are
-//! additions, hence the different version.
+//! Words 0 to 8 follow Fuchsia's trace engine; words 9 to 12 are additions, hence the different version.
 
 use super::config::{HEADER_WORDS, Mode};
 use super::memory::Memory;
@@ -134,7 +133,7 @@ impl HeaderWords<'_> {
     }
 
     pub(super) fn rolling_data(self, part: usize, start: usize, end: usize) {
-        // In this order, no reader sees an end that is less than its start.
+        // In this order, no reader sees an end that precedes its start.
         self.store(ROLLING_END[part], bytes(end));
         self.store(ROLLING_START[part], bytes(start));
     }
@@ -175,8 +174,8 @@ impl HeaderWords<'_> {
 
     /// Whether another process is copying the buffers, so that writers must not reuse any.
     pub(super) fn is_held(self) -> bool {
-        // AcqRel: writers overwrite what the other process has read only after it has released them. An addition of 0 instead of a load: if
-        // the other process holds writers after this, it sees what they did before.
+        // AcqRel: writers overwrite the data that the other process has read only after that process has released them. An addition of 0
+        // instead of a load: if the other process holds writers after this, it sees what they did before.
         self.0.cell(HELD).fetch_add(0, Ordering::AcqRel) != 0
     }
 

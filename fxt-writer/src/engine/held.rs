@@ -12,7 +12,7 @@ pub(super) struct Held {
     pub(super) busy: AtomicBool,
     /// The first vacant word in the engine's memory.
     pub(super) at: AtomicUsize,
-    /// Whether there is no room to write to, or the engine is reclaiming it. Stored under the lock, as are the fields below.
+    /// Whether there is no space to write to, or the engine is reclaiming it. Stored under the lock, as are the fields below.
     pub(super) wanted: AtomicBool,
     /// Whether it was reclaimed.
     pub(super) closed: AtomicBool,

@@ -1,6 +1,5 @@
-//! A thread's own piece of the rolling buffer, which the engine can take back at
-//! any time: room for many records at the cost of one reservation, with each
-//! record visible at once.
+//! A lease: a thread's own piece of the rolling buffer, which the engine can take back at any time. The thread writes many records at the
+//! cost of one reservation, and each record is visible at once.
 //!
 //! ```text
 //!  reserved  [ vacant 8 .......................... ]
@@ -9,10 +8,9 @@
 //!  2 records [ header 2 .. | header 3 .. | vacant 3 ]
 //! ```
 //!
-//! At any moment, every first word leads to the next, so recovery finds all
-//! records but the one that was being written. A thread that holds a
-//! [`Batch`](super::Batch) must close it before it does anything else; a lease is
-//! closed by the engine when it hands the buffer over, even if the thread sleeps:
+//! At any time, every first word leads to the next, so recovery finds all records except the one that was being written. A thread that
+//! holds a [`Batch`](super::Batch) must close it before it does anything else. The engine closes a lease itself when it hands the buffer
+//! over, even if the thread sleeps:
 //!
 //! ```text
 //!  the thread, with each record          the engine, under its lock
@@ -25,9 +23,8 @@
 //!    wanted? then take it back
 //! ```
 //!
-//! The fences ensure that at least one of the two sees the other. Taking a lease
-//! back turns the vacant room into a filler and commits all of the room; it
-//! happens once, under the lock.
+//! The fences ensure that at least one of the two sees the store of the other. To take a lease back, the engine turns the vacant space into
+//! a filler and commits the whole piece; this happens once, under the lock.
 
 mod piece;
 
@@ -46,8 +43,7 @@ use crate::error::WriteError;
 use crate::record::Record;
 use piece::{NoPiece, Piece};
 
-/// Words in a thread's first piece, which it gets with its second record. Each
-/// piece is twice as large as the one before.
+/// Words in a thread's first piece, which it gets with its second record. Each piece is twice as large as the previous one.
 const FIRST: usize = if cfg!(loom) { 5 } else { 64 };
 /// Words in the largest piece.
 const LARGEST: usize = if cfg!(loom) { 5 } else { 512 };
@@ -55,10 +51,8 @@ const LARGEST: usize = if cfg!(loom) { 5 } else { 512 };
 /// of the pieces is vacant when the buffer is full.
 const SHARE: usize = if cfg!(loom) { 2 } else { 64 };
 
-/// A thread's own piece of the rolling buffer. There is no piece before the
-/// second record, in buffers of less than 32 KiB, in oneshot mode, and on kernels
-/// without the support that taking back needs ([`Engine::lend`]); then each
-/// record is reserved separately.
+/// A thread's own piece of the rolling buffer. There is no piece before the second record, in buffers of less than 32 KiB, in oneshot mode,
+/// and on kernels without the support that taking back requires ([`Engine::lend`]); each record is then reserved separately.
 ///
 /// As on the [rolling lane](super::Rolling), each record is whole or counted as dropped. Records are
 /// handed over with their buffer, even if their thread has been idle for long.
@@ -82,7 +76,7 @@ impl Engine {
         ready
     }
 
-    /// A lease for the calling thread, without any room yet.
+    /// A lease for the calling thread, which has no space yet.
     #[must_use]
     pub fn lease(self: &Arc<Self>) -> Lease {
         let held = Arc::new(Held::new());
@@ -98,7 +92,7 @@ impl Engine {
         // If the kernel refuses the fence, the threads execute both fences.
         if asked > 0 && barrier::heavy() {
             for held in leases.iter().filter(|held| held.is_open()) {
-                // Acquire: what the thread wrote comes before the commit.
+                // Acquire: the thread's stores precede the commit.
                 if !held.busy.load(Ordering::Acquire) {
                     self.close_lease(state, held);
                 }
@@ -149,8 +143,8 @@ impl Lease {
     ///
     /// # Errors
     ///
-    /// When the format cannot express the record, or the engine has no room for
-    /// it; a record without room is dropped and counted.
+    /// Returns an error when the format cannot express the record, or the engine has no room for it; a record without room is dropped and
+    /// counted.
     #[inline(always)]
     pub fn write(&self, record: &impl Record) -> Result<(), WriteError<Full>> {
         self.write_counted(record, true)
@@ -176,15 +170,15 @@ impl Lease {
         }
     }
 
-    /// Writes a record in a new piece, or separately. A signal handler in the middle of a record gets here, too; only in that case may its
-    /// record precede that one.
+    /// Writes a record in a new piece, or separately. A signal handler that interrupts a record reaches this code too; only in that case
+    /// may its record precede the interrupted one.
     #[cold]
     #[inline(never)]
     fn write_elsewhere(&self, record: &impl Record, counted: bool) -> Result<(), WriteError<Full>> {
         if self.renew(record.words()?).is_some() && record.write(&mut Piece(self)).is_ok() {
             return Ok(());
         }
-        // Later records must follow a separate one.
+        // Later records must follow a record that was reserved separately.
         if let Some((at, room)) = self.enter(1) {
             self.engine.memory.cell(at).store(filler_word(room), Ordering::Release);
             self.held.at.store(at + room, Ordering::Relaxed);
@@ -222,7 +216,7 @@ impl Lease {
         None
     }
 
-    /// The thread no longer writes a record; `record` is where its last one began, if there was one.
+    /// The thread has finished writing a record; `record` is where its last record began, if there was one.
     #[inline(always)]
     fn leave(&self, held: &Held, record: usize) {
         // Release: the thread that reclaims the room sees the record in it.
@@ -243,8 +237,8 @@ impl Lease {
         }
     }
 
-    /// Commits the piece, unless the engine has, and counts the record that began
-    /// at `record` if it came too late. The thread must not be writing a record.
+    /// Commits the piece, unless the engine has done so, and counts the record that began at `record` if it came too late. The thread must
+    /// not be writing a record.
     fn close(&self, state: &mut Guard<'_>, record: usize) {
         let missed = self.held.missed.swap(usize::MAX, Ordering::Relaxed);
         if record != usize::MAX && record >= missed {
@@ -265,7 +259,7 @@ impl Lease {
         }
         let size = self.next.get();
         if size == 0 {
-            // The first record is reserved separately: it may be the thread's only one.
+            // The first record is reserved separately: the thread may never write another one.
             self.next.set(FIRST);
         }
         let is_full = engine.hot.full_at.load(Ordering::Relaxed) == engine.position().0;

@@ -1,4 +1,4 @@
-//! Stopping the engine, saving what is left, and starting again.
+//! Stopping the engine, saving the remaining data, and restarting.
 
 use super::Engine;
 use super::config::Mode;
@@ -21,7 +21,7 @@ pub enum BufferDisposition {
     Retain,
 }
 
-/// Why the engine cannot start again.
+/// The reason why the engine cannot start again.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum StartError {
@@ -40,8 +40,7 @@ pub enum StartError {
 }
 
 impl Engine {
-    /// Takes no more records. Writers that wait for room wake up with an error;
-    /// records that have been reserved can still be finished.
+    /// Stops accepting records. Writers that wait for room wake up with an error; records that have been reserved can still be finished.
     pub fn stop(&self) {
         let mut state = self.lock();
         self.stop_locked(&mut state);
@@ -58,7 +57,7 @@ impl Engine {
     /// Stops, and returns requests for all buffers without one, in the order in
     /// which to save them: at most one in streaming and oneshot mode, up to two
     /// in circular mode. Handle them like the requests that were sent, and after
-    /// those. A buffer that is viewed and not released is retained.
+    /// those. A buffer that is viewed and not yet released is retained.
     ///
     /// Waits for records that have been reserved to be finished, at most for the
     /// grace period.
@@ -102,7 +101,7 @@ impl Engine {
         }
     }
 
-    /// The request for the last filling, unless there is nothing to save.
+    /// The request for the last lap, unless there is nothing to save.
     fn last_request(&self, state: &mut State, last: u32) -> Option<Packet> {
         let part = &mut state.parts[part_of(last)];
         if part.phase != Phase::Complete || part.wrapped != last {
@@ -122,8 +121,8 @@ impl Engine {
     ///
     /// # Errors
     ///
-    /// When the engine is running, the buffers are in use, or there is no room in
-    /// addition to the data to keep; the engine stays stopped then.
+    /// Returns an error when the engine is running, the buffers are in use, or there is no room in addition to the data to keep; the engine
+    /// stays stopped then.
     pub fn start(&self, disposition: BufferDisposition) -> Result<(), StartError> {
         let mut state = self.lock();
         self.settle(&mut state);
@@ -163,15 +162,15 @@ impl Engine {
         Ok(())
     }
 
-    /// Continues where the engine stopped: in a buffer that was only stopped, or
-    /// in one that was finished, is whole, and has no request to save it yet.
+    /// Continues where the engine stopped: in a buffer that was only stopped, or in one that was finished, is complete, and for which no
+    /// save was requested yet.
     fn reopen(&self, state: &mut State) -> bool {
         let position = self.position();
         let index = position.part();
         let part = &mut state.parts[index];
         let resume = match (part.phase, part.counter) {
             (Phase::Open, Some(_)) => true,
-            // In streaming mode the request for it may be on its way.
+            // In streaming mode, the request to save it may already be in flight.
             (Phase::Complete, Some(counter))
                 if self.config.mode != Mode::Streaming && part.wrapped == position.wrapped() =>
             {

@@ -6,16 +6,13 @@
 //! of the caller's, for instance one shared with another process. Nothing depends
 //! on the page size.
 //!
-//! The first word of a reservation is always a header that leads to the next:
-//! first that of a filler of the right size, marked as claimed; at the end that
-//! of the record, or, if the slot is dropped unfinished, that of an empty filler.
-//! So the engine, or recovery after a crash, can step over what a dead writer
-//! leaves behind.
+//! The first word of a reservation is always a header that leads to the next one: first the header of a filler of the right size, marked as
+//! claimed; finally the header of the record or, if the slot is dropped unfinished, of an empty filler. So the engine, or recovery after a
+//! crash, can step over the remains of a dead writer.
 //!
-//! A single record costs two atomic operations on words that all writers share,
-//! which is more than the rest of its encoding. A batch, for a thread that writes
-//! one record after another, reserves room for many at once, fills it without
-//! atomic operations on shared words, and commits all of them together:
+//! A single record costs two atomic operations on words that all writers share, which is more than the rest of its encoding costs. A batch
+//! is for a thread that writes many records in a row. It reserves space for many records at once, fills it without atomic operations on
+//! shared words, and commits all of them together:
 //!
 //! ```text
 //!  reserved  [ claim .......................................... ]
@@ -23,14 +20,12 @@
 //!  closed    [ record|record|record|record][ given back, or a filler ]
 //! ```
 //!
-//! The first record's header is held back until then, so that the claim in its
-//! place keeps covering the whole reservation.
+//! The first record's header is written only then, so that the claim in its place covers the whole reservation until the commit.
 //!
-//! A batch is not just a [`Lease`](super::Lease) with larger pieces. A lease's cost does not depend on their size: each
-//! record moves the vacant word behind it, is published by its own header, and marks its thread as busy for the engine.
-//! With pieces of the size of these chunks (4095 words, a sixteenth of the buffer) a context switch took 20.6 ns in a
-//! lease, as with its own pieces (20.9), and 9.1 ns in a batch; on two threads 34.1 and 15.4 (`benches/encode.rs`,
-//! interleaved, lower quartiles of 12 runs).
+//! A batch is not just a [`Lease`](super::Lease) with larger pieces. The cost of a lease does not depend on the size of its pieces: each
+//! record moves the vacant word behind it, is published by its own header, and marks its thread as busy for the engine. With pieces of the
+//! size of these chunks (4095 words, a sixteenth of the buffer) a context switch took 20.6 ns in a lease, as with its own pieces (20.9),
+//! and 9.1 ns in a batch; on two threads 34.1 and 15.4 (`benches/encode.rs`, interleaved, lower quartiles of 12 runs).
 
 use std::fmt;
 use std::ops::{Deref, Range};
@@ -94,8 +89,8 @@ mod native {
         ///
         /// # Safety
         ///
-        /// `base` must be aligned to 8 bytes and valid for reads and writes of `words` words until `keep` is dropped. In this process
-        /// nothing else may access it in that time.
+        /// `base` must be aligned to 8 bytes and valid for reads and writes of `words` words until `keep` is dropped. During that time,
+        /// nothing else in this process may access it.
         pub(in super::super) unsafe fn external(
             base: NonNull<u64>,
             words: usize,
@@ -112,8 +107,8 @@ mod native {
             unsafe { self.cell_unchecked(index) }
         }
 
-        /// The word at `index`, without a check: a record of 6 words would spend
-        /// 6 compares and branches on what its reservation already proved.
+        /// The word at `index`, without a bounds check: a record of 6 words would execute 6 compares and branches to check facts that its
+        /// reservation already established.
         ///
         /// # Safety
         ///
@@ -135,8 +130,7 @@ mod native {
         /// `range` must lie within the memory, and no thread may store to its words while the slice lives.
         pub(in super::super) unsafe fn bytes(&self, range: Range<usize>) -> &[u8] {
             debug_assert!(range.start <= range.end && range.end <= self.words);
-            // SAFETY: within the memory and free of writers, guaranteed by the caller;
-            // any bytes are valid u8.
+            // SAFETY: the caller guarantees that the range is within the memory and has no writers; any bytes are valid u8.
             unsafe {
                 std::slice::from_raw_parts(
                     self.base.as_ptr().add(range.start).cast::<u8>(),
@@ -152,7 +146,7 @@ mod native {
         /// `range` must lie within the memory, and no other thread may access its words during the call.
         pub(in super::super) unsafe fn clear(&self, range: Range<usize>) {
             debug_assert!(range.start <= range.end && range.end <= self.words);
-            // SAFETY: within the memory and exclusively ours, guaranteed by the caller.
+            // SAFETY: the caller guarantees that the range is within the memory and exclusively ours.
             unsafe { self.base.as_ptr().add(range.start).write_bytes(0, range.len()) }
         }
     }
@@ -199,8 +193,7 @@ impl Memory {
 
 const _: () = assert!(WORD_BYTES == size_of::<u64>());
 
-/// Bits that a string record leaves zero; all ones mark a claimed reservation, a
-/// single one room that is not needed yet.
+/// Bits that a string record leaves zero; all ones mark a claimed reservation, a single one marks space that is not needed yet.
 const CLAIMED: Field = Field::new(48, 63);
 const VACANT: u64 = 1;
 
@@ -324,8 +317,8 @@ impl Engine {
     /// Commits the reservation of `words` words at `start` by its first word.
     #[inline]
     pub(super) fn commit(&self, start: usize, words: usize, first: u64, counter: usize) {
-        // Release: a reader that sees the header sees the record. Within this
-        // process the count ensures that; this is for other processes.
+        // Release: a reader that sees the header sees the record. Within this process the count ensures this; the store is for other
+        // processes.
         self.memory.cell(start).store(first, Ordering::Release);
         if self.commits[counter].commit(words) {
             self.completed();
@@ -394,7 +387,7 @@ struct Chunk {
 const SHARE: usize = if cfg!(loom) { 2 } else { 16 };
 
 impl Batch<Arc<Engine>> {
-    /// A batch that keeps its engine alive, for a writer that is not tied to a scope.
+    /// A batch that keeps its engine alive, for a writer without a scope of its own.
     pub const fn shared(engine: Arc<Engine>) -> Self {
         Self::new(engine)
     }
@@ -564,7 +557,7 @@ impl Engine {
         // AcqRel: the next writer of these words sees them zero; and see
         // `try_reserve`. One attempt: if it fails, another writer has reserved
         // since. The wrapped count in the position ensures that it is the same
-        // filling.
+        // lap.
         let swap = self.hot.position.compare_exchange(
             chunk.after.0,
             back.0,

@@ -1,5 +1,4 @@
-//! The trace engine: one span of memory in which many threads write records, and
-//! whose full parts are handed to a saver.
+//! The trace engine: many threads write records into one span of memory, and full parts of it are handed to a saver.
 //!
 //! ```text
 //!  +--------+-----------------+------------------------+------------------------+
@@ -9,13 +8,10 @@
 //!            threads: a ring    the other is free or waits to be saved
 //! ```
 //!
-//! A writer reserves room for a whole record by one compare-and-swap on the
-//! position word (buffer switches counted, offset in the buffer), writes it, and
-//! commits it by one addition to the buffer's count. No lock is taken until a
-//! buffer is full. Then, under the lock, the position word moves to the other
-//! buffer and the full one is sealed. The commit that completes it sends the
-//! request to save it, so no buffer is handed over while a record in it is still
-//! being written.
+//! A writer reserves space for a whole record by one compare-and-swap on the position word (number of buffer switches, offset in the
+//! buffer), writes the record, and commits it by one addition to the buffer's count. No lock is taken until a buffer is full. Then, under
+//! the lock, the position word moves to the other buffer and the full one is sealed. The commit that completes the buffer sends the request
+//! to save it, so no buffer is handed over while a record in it is still being written.
 //!
 //! In the output, the durable data always comes before the rolling data of its
 //! buffer, and a durable record that was written before a rolling record that
@@ -95,8 +91,7 @@ use sync::{AtomicBool, AtomicU64, AtomicUsize, Condvar, Mutex, Ordering};
 use crate::layout::limits::WORD_BYTES;
 use crate::packet::Packet;
 
-/// The number of counts: two in use, and one for each buffer abandoned with a
-/// writer still in it, until none is left.
+/// The number of counts: two in use, and one for each buffer that may be abandoned with a writer still in it.
 const COUNTERS: usize = if cfg!(loom) { 4 } else { 64 };
 
 /// Words that writers read and write on every record, on separate cache lines.
@@ -107,7 +102,7 @@ struct Hot {
     position: AtomicU64,
     /// End of the room in each rolling buffer, in words within it.
     limit: [AtomicUsize; 2],
-    /// Which count each rolling buffer's filling uses.
+    /// Which count each rolling buffer's lap uses.
     counter: [AtomicUsize; 2],
     /// The position at which there is no room until a buffer is given back;
     /// [`Position::NOWHERE`] if there may be room.
@@ -151,7 +146,7 @@ impl Engine {
     ///
     /// # Errors
     ///
-    /// When the size is out of range.
+    /// Returns an error when the size is out of range.
     pub fn new(
         config: Config,
         notify: impl Fn(Packet) + Send + Sync + 'static,
@@ -173,7 +168,7 @@ impl Engine {
     ///
     /// # Errors
     ///
-    /// When the size is out of range or the memory is not aligned to 8 bytes.
+    /// Returns an error when the size is out of range or the memory is not aligned to 8 bytes.
     #[cfg(not(loom))]
     pub unsafe fn with_memory(
         config: Config,
@@ -254,8 +249,7 @@ impl Engine {
         Duration::from_nanos(self.waited.load(Ordering::Relaxed))
     }
 
-    /// Counts records as dropped that their writers discarded without asking for
-    /// room.
+    /// Counts records as dropped that their writers discarded without asking for space.
     pub fn count_dropped(&self, records: u64) {
         self.header_words().drop_records(records);
     }

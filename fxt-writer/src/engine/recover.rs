@@ -1,11 +1,9 @@
-//! Recovery of the records in the memory of an engine that was not finished: a
-//! mapping left by a killed process, or a dump of one.
+//! Recovers the records in the memory of an engine that did not finish: a mapping left by a killed process, or a dump of such memory.
 //!
 //! The header contains the layout. Durable records come first, from the end of the
 //! saved ones to the end of the committed ones. Then come the rolling buffers,
-//! the older one first; their first words lead from record to record. A claimed
-//! record was never finished and is skipped; where words are zero, nothing was
-//! written.
+//! the older one first; their first words lead from record to record. A claimed record was never finished and is skipped; words that are
+//! zero were never written.
 
 use std::ops::Range;
 
@@ -15,7 +13,7 @@ use super::position::part_of;
 use super::walk::finished_records;
 use crate::layout::limits::WORD_BYTES;
 
-/// Why memory cannot be read.
+/// The reason why memory cannot be read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum RecoverError {
@@ -44,9 +42,8 @@ pub struct Recovered {
 ///
 /// # Errors
 ///
-/// When the memory is not that of an engine. Damage after the header loses the records
-/// from there to the end of their buffer, which cannot be distinguished from
-/// unused room.
+/// Returns an error when the memory is not that of an engine. Damage after the header loses the records from the damaged word to the end of
+/// the buffer, because they cannot be distinguished from unused space.
 pub fn recover(memory: &[u64]) -> Result<Recovered, RecoverError> {
     let first = memory.first_chunk::<HEADER_WORDS>().ok_or(RecoverError::NoHeader)?;
     let header = Header::read(first).ok_or(RecoverError::NoHeader)?;

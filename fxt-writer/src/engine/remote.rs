@@ -3,8 +3,7 @@
 //! A provider may write to the shared memory at any time, so its saver must not
 //! trust the content. A [`Remote`] divides the memory by the sizes that the saver
 //! itself chose, reads each word once, checks each value before using it, and
-//! copies records out before looking at them. It keeps its own account of what
-//! has been saved.
+//! copies records out before looking at them. It counts for itself what has been saved.
 //!
 //! ```text
 //!  SAVE_BUFFER(wrapped 7, durable 320)
@@ -16,10 +15,9 @@
 //!                 metadata left out (it is not for providers to write), then `admit`
 //! ```
 //!
-//! When the other process is gone, or does not answer, [`Remote::rest`] returns
-//! what is committed and not saved yet. [`Remote::view`] does the same without
-//! taking it, for a snapshot of a running recording. [`live`] describes how both
-//! read memory that is being written to.
+//! If the other process has exited, or does not answer, [`Remote::rest`] returns the records that are committed but not yet saved.
+//! [`Remote::view`] does the same without taking it, for a snapshot of a running recording. [`live`] describes how both read memory that is
+//! being written to.
 
 mod follow;
 mod live;
@@ -49,9 +47,9 @@ pub trait SharedWords {
     /// When `index` is not less than [`words`](Self::words).
     fn load(&self, index: usize) -> u64;
 
-    /// Stores the header's word for readers, which holds the other process's writers or releases them. Must be an atomic exchange (acquire
+    /// Stores the header word for readers, which holds the other process's writers or releases them. Must be an atomic exchange (acquire
     /// and release), so that the caller sees what they did before they last read the word. The default stores nothing, for read-only
-    /// memory: then a view leaves out, and counts, buffers that are reused all the time.
+    /// memory: a view then omits and counts buffers that are reused continuously.
     fn exchange(&self, index: usize, value: u64) {
         let _ = (index, value);
     }
@@ -61,8 +59,7 @@ pub trait SharedWords {
     fn let_go(&self) {}
 }
 
-/// Why nothing can be saved: the other side violates the protocol, or its memory
-/// is inconsistent.
+/// The reason why nothing can be saved: the other side violates the protocol, or its memory is inconsistent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum RemoteError {
@@ -74,7 +71,7 @@ pub enum RemoteError {
     OutOfOrder {
         /// The wrapped count of the request.
         asked: u32,
-        /// The one that is next.
+        /// The buffer that is next.
         expected: u32,
     },
     /// An impossible durable end.
@@ -163,7 +160,7 @@ pub struct Remote<W> {
     durable_saved: u64,
     /// The largest number of durable words that waited to be saved at a time.
     durable_peak: u64,
-    /// The wrapped count of the next filling to save.
+    /// The wrapped count of the next lap to save.
     next: u32,
 }
 
@@ -172,7 +169,7 @@ struct Copies {
     wrapped: u32,
     durable_end: u64,
     durable: Vec<u64>,
-    fillings: Vec<Vec<u64>>,
+    laps: Vec<Vec<u64>>,
     /// The counts that were determined during copying.
     tally: Tally,
     /// Whether writers were held.
@@ -184,7 +181,7 @@ impl<W: SharedWords> Remote<W> {
     ///
     /// # Errors
     ///
-    /// When an engine cannot have that many words.
+    /// Returns an error when an engine cannot have that many words.
     pub fn new(words: W, mode: Mode) -> Result<Self, ConfigError> {
         let bytes = words.words().saturating_mul(WORD_BYTES);
         let division = Division::new(&Config { mode, bytes, ..Config::default() })?;
@@ -216,8 +213,8 @@ impl<W: SharedWords> Remote<W> {
     ///
     /// # Errors
     ///
-    /// When the request or the header is impossible: the other side violates the
-    /// protocol. In that case, nothing counts as saved.
+    /// Returns an error when the request or the header is impossible: the other side violates the protocol. In that case, nothing counts as
+    /// saved.
     pub fn save(
         &mut self,
         request: Packet,
@@ -233,23 +230,23 @@ impl<W: SharedWords> Remote<W> {
         let header = self.header().ok_or(RemoteError::NoHeader)?;
         // The buffer is final: an end of zero means that it is empty.
         let part = part_of(request.data32);
-        let filling = match header.rolling_end[part] {
+        let lap = match header.rolling_end[part] {
             0 => Vec::new(),
-            _ => self.copy(self.filling(&header, part)?),
+            _ => self.copy(self.lap(&header, part)?),
         };
         let durable = self.copy_durable(self.durable_saved..durable_end);
         self.words.let_go();
-        let (wrapped, fillings, tally) = (request.data32, vec![filling], Tally::default());
-        let copies = Copies { wrapped, durable_end, durable, fillings, tally, held: false };
+        let (wrapped, laps, tally) = (request.data32, vec![lap], Tally::default());
+        let copies = Copies { wrapped, durable_end, durable, laps, tally, held: false };
         Ok(self.take(&copies, admit))
     }
 
-    /// Copies what is committed and not saved, when no request for it will come:
-    /// the other process has declared its buffer final, or is gone.
+    /// Copies records that are committed but not saved, when no request for them will come: the other process has declared its buffer
+    /// final, or has exited.
     ///
     /// # Errors
     ///
-    /// When the header is impossible.
+    /// Returns an error when the header is impossible.
     pub fn rest(
         &mut self,
         admit: &mut dyn FnMut(&mut [u64]) -> bool,
@@ -259,21 +256,20 @@ impl<W: SharedWords> Remote<W> {
         Ok(self.take(&copies, admit))
     }
 
-    /// Copies what is committed and not saved, without marking it as saved: for a snapshot of a
-    /// running recording. A view always includes circular buffers, however fast they are reused:
-    /// after a few attempts, writers are held until the buffers are copied; meanwhile they drop and
-    /// count records without room ([`Piece::held`]).
+    /// Copies records that are committed but not saved, without marking them as saved: for a snapshot of a running recording. A view always
+    /// includes circular buffers, however fast they are reused: after a few attempts, writers are held until the buffers are copied;
+    /// meanwhile they drop and count records without room ([`Piece::held`]).
     ///
     /// # Errors
     ///
-    /// When the header is impossible.
+    /// Returns an error when the header is impossible.
     pub fn view(&self, admit: &mut dyn FnMut(&mut [u64]) -> bool) -> Result<Piece, RemoteError> {
         let copies = self.present()?;
         self.words.let_go();
         Ok(copies_admitted(&copies, admit))
     }
 
-    /// Whether the filling with this wrapped count comes after all saved ones.
+    /// Whether the lap with this wrapped count comes after all saved ones.
     /// Counts wrap around, so half of all values precede any given count.
     fn is_unsaved(&self, wrapped: u32) -> bool {
         wrapped.wrapping_sub(self.next) <= u32::MAX / 2
@@ -296,7 +292,7 @@ impl<W: SharedWords> Remote<W> {
 
     /// The span of a rolling buffer's data in memory: to the end in the header,
     /// or to the buffer's end while it is open.
-    fn filling(&self, header: &Header, part: usize) -> Result<Range<usize>, RemoteError> {
+    fn lap(&self, header: &Header, part: usize) -> Result<Range<usize>, RemoteError> {
         let capacity = self.division.rolling * WORD_BYTES;
         let (start, end) = (header.rolling_start[part], header.rolling_end[part]);
         let within = |bytes: u64| {
@@ -321,7 +317,7 @@ impl<W: SharedWords> Remote<W> {
     fn copy_durable(&self, words: Range<u64>) -> Vec<u64> {
         let base = self.division.durable_base();
         let size = self.division.durable as u64;
-        // If the part has no words, the range is empty. Below the part's size, hence a usize.
+        // If the part has no words, the range is empty. It is less than the part's size, so it fits a usize.
         words.map(|count| self.words.load(base + (count % size) as usize)).collect()
     }
 
@@ -338,8 +334,8 @@ impl<W: SharedWords> Remote<W> {
 fn copies_admitted(copies: &Copies, admit: &mut dyn FnMut(&mut [u64]) -> bool) -> Piece {
     let mut piece = Piece { tally: copies.tally, held: copies.held, ..Piece::default() };
     admitted(&copies.durable, &mut piece.durable, &mut piece.tally, admit);
-    for filling in &copies.fillings {
-        admitted(filling, &mut piece.rolling, &mut piece.tally, admit);
+    for lap in &copies.laps {
+        admitted(lap, &mut piece.rolling, &mut piece.tally, admit);
     }
     piece
 }

@@ -27,7 +27,7 @@ impl<'e> Rolling<'e> {
         Self { engine, counted: true }
     }
 
-    /// This lane for records that the caller keeps if there is no space and writes again later: they do not count as dropped.
+    /// This lane, for records that the caller keeps if there is no space and writes again later: they do not count as dropped.
     #[must_use]
     pub const fn uncounted(self) -> Self {
         Self { counted: false, ..self }
@@ -65,8 +65,7 @@ impl Engine {
         }
         match self.try_reserve(words) {
             Ok(slot) => Ok(slot),
-            // Relaxed: a stale value costs a look under the lock, or one more
-            // dropped record.
+            // Relaxed: a stale value costs one check under the lock, or one more dropped record.
             Err(position) if self.hot.full_at.load(Ordering::Relaxed) == position.0 => {
                 Err(self.drop_one(counted))
             }
@@ -76,12 +75,10 @@ impl Engine {
 
     /// Room in the current buffer, or the position at which there was none.
     ///
-    /// Limit and count are loaded before the swap, yet belong to the filling
-    /// whose position is swapped. They are stored before the position that opens
-    /// the filling is (release), which was loaded first here (acquire): so they
-    /// are of this filling or a later one. Later is impossible: they are stored
-    /// again only after the position has moved on, by a swap that acquires what
-    /// our swap releases, so that our loads happen before those stores.
+    /// Limit and count are loaded before the swap, yet belong to the lap
+    /// whose position is swapped. They are stored (release) before the position that opens the lap, and that position was loaded first
+    /// here (acquire), so they belong to this lap or a later one. Later is impossible: they are stored again only after the position
+    /// has moved on, by a swap that acquires what our swap releases, so that our loads happen before those stores.
     #[inline]
     pub(super) fn try_reserve(&self, words: usize) -> Result<RollingSlot<'_>, Position> {
         let mut position = self.position();
@@ -130,8 +127,7 @@ impl Engine {
             };
             let empty = position.offset() == state.parts[position.part()].start;
             if self.config.mode == Mode::Oneshot || empty {
-                // Either no room will become free, or the buffer is empty yet too
-                // small because of the fences of abandoned writers.
+                // Either no space will become free, or the buffer is empty but too small because of the fences of abandoned writers.
                 if !empty {
                     self.drop_others_at(&state, position);
                 }
@@ -173,8 +169,8 @@ impl Engine {
         Ok(state)
     }
 
-    /// If the policy is to drop, makes writers that find no room at `position` drop their records without taking the lock, so that many
-    /// such threads do not wait for each other. Waking the threads that wait for room undoes this, under the lock. This does not apply
+    /// If the policy is to drop, writers that find no space at `position` drop their records without taking the lock, so that many such
+    /// threads do not wait for each other. When threads that wait for space are woken, this is reset, under the lock. This does not apply
     /// while a late writer delays a buffer, because other writers must then check its grace period.
     fn drop_others_at(&self, state: &State, position: Position) {
         if self.config.on_full == OnFull::Drop && state.oldest_seal().is_none() {
@@ -214,7 +210,7 @@ impl Engine {
 pub(super) struct Wait {
     policy: OnFull,
     deadline: Option<Instant>,
-    /// Whether the record counts as dropped if there is nothing to wait for.
+    /// Whether the record counts as dropped if there is no reason to wait.
     counted: bool,
     /// Whether room may become free without a wake-up.
     polls: bool,

@@ -24,7 +24,7 @@ pub(super) enum Phase {
     Free,
     /// The position word points here; writers reserve and commit.
     Open,
-    /// No more reservations; some may be uncommitted.
+    /// No more reservations are accepted; some may be uncommitted.
     Sealed,
     /// Final: everything is committed, or abandoned and fenced off. Only in this
     /// phase is it lent out as bytes.
@@ -47,19 +47,19 @@ pub(super) struct Fence {
 #[derive(Debug)]
 pub(super) struct Part {
     pub(super) phase: Phase,
-    /// The wrapped count of the current filling.
+    /// The wrapped count of the current lap.
     pub(super) wrapped: u32,
-    /// First word of the current filling.
+    /// First word of the current lap.
     pub(super) start: usize,
     /// Its end; known once sealed.
     pub(super) end: usize,
     pub(super) sealed_at: Option<Instant>,
-    /// The count of the current filling; `None` if it still waits for an
+    /// The count of the current lap; `None` if it still waits for an
     /// abandoned writer, and another must be found.
     pub(super) counter: Option<usize>,
-    /// Spans of the current filling that are not part of its data.
+    /// Spans of the current lap that are not part of its data.
     pub(super) gaps: Vec<Range<usize>>,
-    /// Spans that no filling may use.
+    /// Spans that no lap may use.
     pub(super) fences: Vec<Fence>,
 }
 
@@ -77,7 +77,7 @@ impl Part {
         }
     }
 
-    /// The spans of the current filling that hold data, in order.
+    /// The spans of the current lap that hold data, in order.
     pub(super) fn data(&self) -> Vec<Range<usize>> {
         let mut spans = Vec::with_capacity(self.gaps.len() + 1);
         let mut at = self.start;
@@ -140,18 +140,18 @@ impl DurableRing {
 pub(super) struct State {
     pub(super) parts: [Part; 2],
     pub(super) durable: DurableRing,
-    /// Counts that no filling uses.
+    /// Counts that no lap uses.
     pub(super) spare: Vec<usize>,
     /// Counts that wait for an abandoned writer.
     pub(super) lost: Vec<usize>,
-    /// Leases that threads hold, and some that are no longer held.
+    /// Leases that threads hold, and some that threads have released.
     pub(super) leases: Vec<Arc<Held>>,
     /// Whether records are accepted.
     pub(super) running: bool,
-    /// The filling that [`finish`](super::Engine::finish) ended: its packet is
+    /// The lap that [`finish`](super::Engine::finish) ended: its packet is
     /// returned there instead of being sent.
     pub(super) last: Option<u32>,
-    /// The oldest filling for which it returned a request.
+    /// The oldest lap for which it returned a request.
     pub(super) first: Option<u32>,
     /// A packet to be sent when the lock is released.
     pub(super) outbox: Option<Packet>,
@@ -164,8 +164,7 @@ pub(super) struct State {
 }
 
 impl State {
-    /// A state with counts `0` and `1` in use and the others, up to `counters`,
-    /// to spare.
+    /// A state with the counts `0` and `1` in use, and the others, up to `counters`, in reserve.
     pub(super) fn new(counters: usize) -> Self {
         Self {
             parts: [Part::new(0), Part::new(1)],

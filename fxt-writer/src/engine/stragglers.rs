@@ -1,10 +1,9 @@
 //! Writers that reserve room and do not finish: slow, stopped or dead.
 //!
 //! A sealed buffer waits for them only for the grace period. Then their records
-//! are abandoned and the buffer is handed over without them. Since such a writer
-//! may still continue, the words that it reserved are fenced off: no later
-//! filling uses them until it finishes. So no writer ever stores to bytes that
-//! are lent out, whatever a straggler does.
+//! are abandoned and the buffer is handed over without them. Such a writer may still continue, so the words that it reserved are fenced
+//! off: no later lap uses them until the writer finishes. So no writer ever stores to bytes that are lent out, even if a straggler
+//! continues.
 //!
 //! ```text
 //!   sealed    [ record ][ claimed, 4 words ][ record ][ 0 0 0 ][ record ]
@@ -12,9 +11,8 @@
 //! ```
 //!
 //! First words lead from reservation to reservation; the first word of a claimed one has its size.
-//! If the first word is still zero, the writer was between reserving and
-//! claiming: it has stored nothing, and everything up to the next claim or record
-//! is the gap.
+//! If the first word is still zero, the writer was between reserving and claiming: it has stored nothing, and everything up to the next
+//! claim or record is the gap.
 
 use std::ops::Range;
 use std::time::Duration;
@@ -95,8 +93,8 @@ impl Engine {
                 if fence.counter != counter {
                     return true;
                 }
-                // SAFETY: within the part. Only the writers of this count had reservations here, and they are finished because the count is
-                // complete. These words have not been part of any filling or view since.
+                // SAFETY: the words are within the part. Only the writers of this count had reservations here, and they are finished
+                // because the count is complete. These words have not been part of any lap or view since.
                 unsafe { self.memory.clear(base + fence.words.start..base + fence.words.end) };
                 false
             });
@@ -118,23 +116,23 @@ impl Engine {
         }
     }
 
-    /// The spans of a sealed filling that are reserved and not finished; their records
+    /// The spans of a sealed lap that are reserved and not finished; their records
     /// are counted as dropped, here or by their writers.
     fn unfinished(&self, state: &State, index: usize) -> Vec<Range<usize>> {
         let base = self.division.rolling_base(index);
-        let filling = state.parts[index].start..state.parts[index].end;
+        let lap = state.parts[index].start..state.parts[index].end;
         // Acquire: a finished record is seen completely.
         let load = |at: usize| self.memory.cell(base + at).load(Ordering::Acquire);
         let mut gaps = Vec::new();
-        let mut at = filling.start;
-        while at < filling.end {
+        let mut at = lap.start;
+        while at < lap.end {
             let word = load(at);
             let next = if word == 0 {
-                self.next_first_word(base, at..filling.end)
+                self.next_first_word(base, at..lap.end)
             } else {
                 // The sizes are the engine's own; clamped in case the memory was
                 // overwritten.
-                at.saturating_add(record_words(word).unwrap_or(1)).min(filling.end)
+                at.saturating_add(record_words(word).unwrap_or(1)).min(lap.end)
             };
             if next > at && (word == 0 || is_claim(word)) {
                 gaps.push(at..next);

@@ -8,12 +8,10 @@ use super::state::State;
 use crate::layout::limits::WORD_BYTES;
 use crate::packet::Packet;
 
-/// Why a packet cannot be viewed: the same reasons for which it could
-/// not be saved.
+/// The reason why a packet cannot be viewed: the same reasons for which it could not be saved.
 pub type ViewError = SaveError;
 
-/// The bytes to save for one packet, borrowed from the engine's memory. While it
-/// is alive no buffer is given back.
+/// The bytes to save for one packet, borrowed from the engine's memory. While a view is alive, no buffer is given back.
 #[derive(Debug)]
 #[must_use = "a view does nothing unless it is read"]
 pub struct View<'e> {
@@ -30,7 +28,7 @@ impl Engine {
     ///
     /// # Errors
     ///
-    /// When no buffer with the packet's values waits to be saved.
+    /// Returns an error when no buffer with the packet's values waits to be saved.
     pub fn view(&self, packet: Packet) -> Result<View<'_>, ViewError> {
         let mut state = self.lock();
         self.check_waiting(&state, packet)?;
@@ -41,13 +39,10 @@ impl Engine {
         let data = state.parts[index].data();
         spans.extend(data.into_iter().map(|span| base + span.start..base + span.end));
         state.views += 1;
-        // SAFETY: the spans lie within the memory. The rolling ones are the data of
-        // a Complete buffer: all of it is committed (the lock and the counts order
-        // those stores before this), what was given up is left out, and the buffer
-        // is neither cleared nor opened while `views` is not zero. The durable ones
-        // lie between what is saved and what is committed; writers store only
-        // beyond what is committed, and room before `saved` comes back only when
-        // `views` is zero.
+        // SAFETY: the spans lie within the memory. The rolling spans are the data of a Complete buffer: all of it is committed (the lock
+        // and the counts order those stores before this), abandoned reservations are left out, and the buffer is neither cleared nor opened
+        // while `views` is not zero. The durable spans lie between the saved and the committed data; writers store only beyond the
+        // committed data, and space before `saved` is freed only when `views` is zero.
         #[cfg(not(loom))]
         let pieces = spans.into_iter().map(|span| unsafe { self.memory.bytes(span) }).collect();
         #[cfg(loom)]
@@ -58,8 +53,7 @@ impl Engine {
     /// The durable data to save before the packet's buffer: one span, or two if
     /// it wraps around the ring's end.
     fn durable_spans(&self, state: &State, packet: Packet) -> Vec<std::ops::Range<usize>> {
-        // In modes that save nothing until the end, all of it goes before the
-        // oldest buffer.
+        // In modes that save nothing until the end, all durable data precedes the oldest buffer.
         if self.config.mode != Mode::Streaming && state.first != Some(packet.data32) {
             return Vec::new();
         }

@@ -1,11 +1,9 @@
-//! Steps from record to record through a filling of a rolling buffer, seeing only
+//! Steps from record to record through a lap of a rolling buffer, seeing only
 //! the memory.
 //!
-//! First words lead from record to record. A claimed record was reserved and
-//! never finished; vacant room is kept for records of its thread, and fillers are
-//! empty; where words are zero, nothing was written, or a writer only reserved
-//! room. An invalid first word ends the walk, since the boundaries after it are
-//! unknown.
+//! First words lead from record to record. A claimed record was reserved and never finished; vacant space is reserved for records of its
+//! thread, and fillers are empty; words that are zero were never written, or a writer only reserved them. An invalid first word ends the
+//! walk, since the boundaries after it are unknown.
 
 use super::memory::{is_claim, is_filler, is_vacant};
 use crate::layout::walk::record_words;
@@ -19,15 +17,14 @@ pub(super) struct Walked {
     pub(super) cut: usize,
 }
 
-/// Calls `take` with each finished record of `filling`, in order, and with where
-/// in it that is.
+/// Calls `take` with each finished record of `lap` and its location, in order.
 pub(super) fn finished_records<'a>(
-    filling: &'a [u64],
+    lap: &'a [u64],
     mut take: impl FnMut(usize, &'a [u64]),
 ) -> Walked {
     let mut unfinished = 0;
     let mut in_gap = false;
-    let mut rest = filling;
+    let mut rest = lap;
     while let Some(&word) = rest.first() {
         if word == 0 {
             in_gap = true;
@@ -42,7 +39,7 @@ pub(super) fn finished_records<'a>(
         if is_claim(word) {
             unfinished += 1;
         } else if !is_vacant(word) && !is_filler(word) {
-            take(filling.len() - rest.len(), record);
+            take(lap.len() - rest.len(), record);
         }
         rest = after;
     }
@@ -59,30 +56,30 @@ mod tests {
         header::TYPE.put(record_type::EVENT) | header::SIZE.put(words)
     }
 
-    fn walk(filling: &[u64]) -> (Vec<usize>, Walked) {
+    fn walk(lap: &[u64]) -> (Vec<usize>, Walked) {
         let mut sizes = Vec::new();
-        let walked = finished_records(filling, |_, record| sizes.push(record.len()));
+        let walked = finished_records(lap, |_, record| sizes.push(record.len()));
         (sizes, walked)
     }
 
     #[test]
     fn gaps_and_claims_are_stepped_over_and_counted() {
-        let filling = [record(2), 7, 0, 0, record(1), claim_word(3), 9, 0, record(1), 0, 0];
-        assert_eq!(walk(&filling), (vec![2, 1, 1], Walked { unfinished: 2, cut: 0 }));
+        let lap = [record(2), 7, 0, 0, record(1), claim_word(3), 9, 0, record(1), 0, 0];
+        assert_eq!(walk(&lap), (vec![2, 1, 1], Walked { unfinished: 2, cut: 0 }));
     }
 
     #[test]
     fn room_that_holds_nothing_is_stepped_over() {
-        let filling = [record(1), vacant_word(2), 0, record(1), filler_word(3), 0, 0, record(1)];
-        assert_eq!(walk(&filling), (vec![1, 1, 1], Walked { unfinished: 0, cut: 0 }));
+        let lap = [record(1), vacant_word(2), 0, record(1), filler_word(3), 0, 0, record(1)];
+        assert_eq!(walk(&lap), (vec![1, 1, 1], Walked { unfinished: 0, cut: 0 }));
     }
 
     #[test]
     fn a_first_word_that_leads_nowhere_ends_the_walk() {
         let sizeless = header::TYPE.put(record_type::EVENT) | header::DATA.put(5);
         for bad in [sizeless, record(4)] {
-            let filling = [record(1), bad, record(1), 0];
-            assert_eq!(walk(&filling), (vec![1], Walked { unfinished: 0, cut: 3 }));
+            let lap = [record(1), bad, record(1), 0];
+            assert_eq!(walk(&lap), (vec![1], Walked { unfinished: 0, cut: 3 }));
         }
     }
 
@@ -92,7 +89,7 @@ mod tests {
             |words| large_header::TYPE.put(record_type::LARGE) | large_header::SIZE.put(words);
         assert_eq!(walk(&[large(2), 1, record(1)]).0, [2, 1]);
         // The low twelve bits of its size are 2.
-        let filling = [large(0x1_0002), 1, record(1)];
-        assert_eq!(walk(&filling), (vec![], Walked { unfinished: 0, cut: 3 }));
+        let lap = [large(0x1_0002), 1, record(1)];
+        assert_eq!(walk(&lap), (vec![], Walked { unfinished: 0, cut: 3 }));
     }
 }

@@ -39,8 +39,7 @@ pub fn with_formatted<R>(text: fmt::Arguments<'_>, take: impl FnOnce(&str) -> R)
     }
 }
 
-/// Passes an empty string with reused memory to `fill`. A nested call, or one in
-/// a thread that is about to end, allocates.
+/// Passes an empty string with reused memory to `fill`. A nested call, or a call in a thread that is about to end, allocates.
 pub(super) fn with_scratch<R>(fill: impl FnOnce(&mut String) -> R) -> R {
     let mut scratch = SCRATCH.try_with(Cell::take).unwrap_or_default();
     let result = fill(&mut scratch);

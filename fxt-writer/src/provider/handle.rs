@@ -1,4 +1,4 @@
-//! Becoming a provider, and the handle of one.
+//! Makes the process a provider; contains the provider's handle.
 
 use std::io;
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -17,7 +17,7 @@ const FLUSH_AT_END: Duration = Duration::from_millis(500);
 /// that takes some milliseconds.
 const ANSWER: Duration = Duration::from_millis(500);
 
-/// Why a process cannot become a provider.
+/// The reason why a process cannot become a provider.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum InitError {
@@ -40,15 +40,13 @@ pub enum InitError {
 /// Makes this process a trace provider; see [`Builder`] for more than a name.
 ///
 /// Under `fxtrec -- COMMAND` it returns when trace points record, so that the first events of a short
-/// program are in the trace as well. If `FXTREC_PROVIDER_SOCKET` is set or the daemon's socket
-/// exists, it waits until a session runs or the manager answers that none does: usually some
-/// milliseconds, at most half a second. Otherwise it returns at once. A thread looks for managers for
-/// as long as the process runs.
+/// program are in the trace as well. If `FXTREC_PROVIDER_SOCKET` is set or the daemon's socket exists, it waits until a session runs, or
+/// until the manager answers that no session runs: usually some milliseconds, at most half a second. Otherwise it returns at once. A thread
+/// looks for managers for as long as the process runs.
 ///
 /// # Errors
 ///
-/// When the name is invalid, or no descriptor or thread is available. Trace
-/// points then record nothing, and cost nothing.
+/// Returns an error when the name is invalid, or no descriptor or thread is available. Trace points then record nothing, and cost nothing.
 pub fn init(name: &str) -> Result<Provider, InitError> {
     Builder::new(name).init()
 }
@@ -84,8 +82,8 @@ impl Builder {
         self
     }
 
-    /// Makes the process a provider. If it is one already, this returns a handle
-    /// to that one, whose name and address do not change.
+    /// Makes the process a provider. If the process already is a provider, this returns a handle to that provider, whose name and address
+    /// do not change.
     ///
     /// # Errors
     ///
@@ -108,7 +106,7 @@ impl Builder {
             Ok(client) => {
                 sys::at_exit(last_words);
                 if client::expects_manager(client) {
-                    // Before any other thread exists: afterwards it takes about 15 ms.
+                    // Call this before any other thread exists: afterwards it takes about 15 ms.
                     engine::prepare_process();
                 } else {
                     client.expect_no_manager();
@@ -142,9 +140,8 @@ pub struct Provider {
 }
 
 impl Provider {
-    /// Waits until a session runs, at most for `timeout`; returns whether one
-    /// does. For programs to be recorded by a session that is started later; for
-    /// one that runs already, [`init`] has waited.
+    /// Waits until a session runs, at most for `timeout`; returns whether a session runs. For programs that a later session will record; if
+    /// a session already runs, [`init`] has waited for it.
     pub fn wait_for_session(&self, timeout: Duration) -> bool {
         self.client.wait_for_session(timeout)
     }
@@ -179,10 +176,8 @@ extern "C" fn last_words() {
     }
 }
 
-/// Reports an event to the manager, which may trigger on it. This works even if
-/// the process exits right afterwards: a registered process sends the alert at
-/// once, by one system call; one that is still looking for the manager waits up
-/// to half a second for that on exit.
+/// Reports an event to the manager, which may trigger on it. This works even if the process exits right afterwards: a registered process
+/// sends the alert at once, by one system call; a process that is still looking for the manager waits up to half a second on exit.
 ///
 /// The macro [`alert!`](super::alert!) does the same for a category that can be turned off, and
 /// nothing without a session. Names longer than 14 bytes are cut.
@@ -197,8 +192,7 @@ pub fn alert(name: &str) {
     }
 }
 
-/// A number that no other call in this process, or in a process with another id,
-/// returns: for asynchronous operations and flows.
+/// A number that no other call in this process, or in a process with another id, returns, as an id of asynchronous operations and flows.
 #[must_use]
 pub fn unique_id() -> u64 {
     const PROCESS: Field = Field::new(32, 63);

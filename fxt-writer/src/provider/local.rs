@@ -1,10 +1,9 @@
 //! Thread-local state, so that recording takes no lock: the running session, the
 //! thread's name in it, and duration ends that found no room.
 //!
-//! If an end were lost, the ends after it would close the wrong spans. So an end
-//! is not dropped: the thread keeps it, with its time, and writes it before its
-//! next record. Until there is room for it, the thread's other records are
-//! dropped and counted. Ends that are still pending when the session ends count as dropped.
+//! If an end were lost, the ends after it would close the wrong spans. So an end is not dropped: the thread keeps it, with its time, and
+//! writes it before the next record. Until there is room for it, the thread's other records are dropped and counted. Ends that are still
+//! pending when the session ends count as dropped.
 
 use std::cell::{Cell, RefCell};
 use std::sync::Arc;
@@ -93,7 +92,7 @@ impl Recorder<'_> {
             Some(plain) => self.local.lease.write_uncounted(&plain),
             None => self.write_long_end(armed, time),
         };
-        // A stopped engine will not accept it later either, and no longer counts drops.
+        // A stopped engine will not accept the end later either, and no longer counts drops.
         matches!(written, Ok(()) | Err(WriteError::Full(Full::Stopped)))
     }
 
@@ -135,7 +134,7 @@ impl Recorder<'_> {
     }
 }
 
-/// The thread's last chance to write its pending ends and to release room.
+/// The thread's last opportunity to write its pending ends and to release space.
 impl Drop for Local {
     fn drop(&mut self) {
         if self.owes.get() {
@@ -156,8 +155,7 @@ pub(super) fn with_recorder<R>(
     record: impl FnOnce(&Recorder<'_>) -> R,
 ) -> Option<R> {
     let mut record = Some(record);
-    // A shared borrow, so that a record within a record can borrow, too. This
-    // crate makes none, but formatting in a layer may.
+    // A shared borrow, so that a record within a record can borrow, too. This crate does not do this, but formatting in a layer may.
     let done = LOCAL.try_with(|cell| {
         let local = cell.try_borrow().ok()?;
         let local = local.as_ref().filter(|local| local.session.generation() == generation)?;

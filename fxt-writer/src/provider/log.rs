@@ -22,7 +22,7 @@ use log::{LevelFilter, Log, Metadata, Record, SetLoggerError};
 use super::format::{Bounded, with_scratch};
 use super::{Provider, Site, hook, sys};
 
-/// Why [`init`] or [`init_before`] failed.
+/// The reason why [`init`] or [`init_before`] failed.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum InitError {
@@ -38,7 +38,7 @@ pub enum InitError {
 ///
 /// # Errors
 ///
-/// When there is already a logger, or as for [`provider::init`](super::init).
+/// Returns an error when there is already a logger, or as for [`provider::init`](super::init).
 pub fn init(name: &str) -> Result<Provider, InitError> {
     begin(name, None, LevelFilter::Off)
 }
@@ -62,7 +62,7 @@ fn begin(
     most: LevelFilter,
 ) -> Result<Provider, InitError> {
     log::set_boxed_logger(Box::new(ProviderLogger { other, most }))?;
-    // It has not been set before, since there is only one logger.
+    // The logger has not been set before, because a process has only one.
     let _ = MOST_OF_OTHER.set(most);
     hook::call_on_change(set_most);
     set_most();

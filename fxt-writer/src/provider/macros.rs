@@ -105,7 +105,7 @@ macro_rules! __provider_duration {
     };
 }
 
-/// A moment of this thread.
+/// An instant event of this thread.
 ///
 /// ```
 /// # use fxt_writer::provider;
@@ -175,8 +175,7 @@ macro_rules! __provider_async_begin {
     };
 }
 
-/// A moment of an operation that [`async_begin!`](crate::provider::async_begin)
-/// began.
+/// An instant event within an operation that [`async_begin!`](crate::provider::async_begin) began.
 #[macro_export]
 #[doc(hidden)]
 macro_rules! __provider_async_instant {
@@ -238,8 +237,7 @@ macro_rules! __provider_flow_begin {
     };
 }
 
-/// A point that a flow comes by; see
-/// [`flow_begin!`](crate::provider::flow_begin).
+/// A step of a flow; see [`flow_begin!`](crate::provider::flow_begin).
 #[macro_export]
 #[doc(hidden)]
 macro_rules! __provider_flow_step {

@@ -1,6 +1,5 @@
-//! An application as a trace provider: it records its own spans into a buffer
-//! that it shares with the manager (`fxtrec`), which puts them into one archive
-//! with the scheduler's, on one clock.
+//! Makes an application a trace provider: it records its own spans into a buffer that it shares with the manager (`fxtrec`), which puts
+//! them into one archive with the scheduler's events, on one clock.
 //!
 //! ```
 //! use fxt_writer::provider::{self, duration, instant};
@@ -13,8 +12,8 @@
 //! }
 //! ```
 //!
-//! Under `fxtrec -- ./app` nothing else is needed: `init` returns when the session runs. Without a manager it returns at once, and trace
-//! points record nothing: each is a relaxed load and a branch. A manager may start, stop and restart at any time.
+//! Under `fxtrec -- ./app` nothing else is needed: `init` returns when the session runs. Without a manager, `init` returns at once, and
+//! trace points record nothing: each costs a relaxed load and a branch. A manager may start, stop and restart at any time.
 //!
 //! In a session, the first pass of a trace point registers its strings; from then
 //! on, recording takes no lock, makes no system call and allocates no memory. If

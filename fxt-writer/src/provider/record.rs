@@ -197,14 +197,14 @@ impl Duration {
         Self { open, on_this_thread: PhantomData }
     }
 
-    /// Takes the duration apart without ending it, for languages without
-    /// destructors. [`reopened`](Self::reopened) rebuilds it, on the same thread.
+    /// Decomposes the duration without ending it, for languages without destructors. [`reopened`](Self::reopened) rebuilds it, on the same
+    /// thread.
     #[must_use]
     pub fn leave_open(mut self) -> Option<(&'static Site, u32)> {
         self.open.take().map(|(site, generation)| (site, generation.get()))
     }
 
-    /// The duration that [`leave_open`](Self::leave_open) took apart.
+    /// The duration that [`leave_open`](Self::leave_open) decomposed.
     pub fn reopened(site: &'static Site, session: u32) -> Self {
         let open = NonZeroU32::new(session).map(|generation| (site, generation));
         Self { open, on_this_thread: PhantomData }
@@ -226,8 +226,8 @@ impl Drop for Duration {
     }
 }
 
-/// An operation that lasts as long as this value is alive. It may end on another thread than it began on, and operations
-/// may overlap in any way.
+/// An operation that lasts as long as this value is alive. It may end on a thread other than the one on which it began, and operations may
+/// overlap in any way.
 ///
 /// It is written as two events with a unique id. An operation whose begin was not recorded has no end either. Unlike the
 /// end of a [`Duration`], its end is dropped if there is no room for it: nothing else depends on it.

@@ -15,7 +15,7 @@ use crate::packet::Packet;
 use crate::record::{Initialization, KernelObject, ObjectType, Record, StringRecord, ThreadRecord};
 use crate::{Arg, Koid, StringRef, Text, ThreadName, ThreadRef, Value};
 
-/// How long STOP waits for a writer that has reserved room and does not finish.
+/// How long STOP waits for a writer that has reserved space and does not finish.
 const GRACE: Duration = Duration::from_millis(500);
 /// Ticks per second of the trace's clock: nanoseconds.
 const TICKS_PER_SECOND: u64 = 1_000_000_000;
@@ -70,12 +70,11 @@ impl std::fmt::Debug for Buffer {
 }
 
 impl Buffer {
-    /// An engine in `mapping`, which is cleared for it. Requests to save a buffer
-    /// go to `notify`.
+    /// An engine in `mapping`, which is cleared first. Requests to save a buffer go to `notify`.
     ///
     /// # Errors
     ///
-    /// When the memory cannot be cleared or its size does not suit an engine.
+    /// Returns an error when the memory cannot be cleared or its size does not suit an engine.
     pub(super) fn new(
         number: BufferNumber,
         mapping: Mapping,
@@ -96,11 +95,11 @@ impl Buffer {
         &self.mapping
     }
 
-    /// Takes records again, after an earlier session whose registrations are kept.
+    /// Accepts records again, after an earlier session whose registrations are kept.
     ///
     /// # Errors
     ///
-    /// When there is no room in addition to the data to keep.
+    /// Returns an error when there is no room in addition to the data to keep.
     pub(super) fn restart(&self, disposition: BufferDisposition) -> io::Result<()> {
         self.engine.start(disposition).map_err(io::Error::other)
     }
@@ -130,7 +129,7 @@ impl Session {
             name: Text::Inline(&name),
             args: &[],
         };
-        // A reused buffer may have no room, but then it has both records already.
+        // A reused buffer may have no space left, but then it already contains both records.
         let _ = Initialization { ticks_per_second: TICKS_PER_SECOND }.write(&mut durable);
         let _ = process_record.write(&mut durable.uncounted());
         let on_category = Box::new(on_category);
@@ -168,7 +167,7 @@ impl Session {
         self.owed_ends.fetch_sub(ends as u64, Ordering::Relaxed);
     }
 
-    /// Takes no more records. Ends that are still pending are lost, and counted.
+    /// Stops accepting records. Ends that are still pending are lost, and counted.
     pub(super) fn close(&self) {
         self.engine().stop();
         self.engine().count_dropped(self.owed_ends.swap(0, Ordering::Relaxed));
@@ -231,7 +230,7 @@ impl Session {
     }
 }
 
-/// The process's name in the scheduler's records: that of its first thread.
+/// The name of the process in the scheduler's records: the name of its first thread.
 fn process_name() -> String {
     let name = std::fs::read("/proc/self/comm").unwrap_or_default();
     crate::text::clean(name.trim_ascii_end()).into_owned()

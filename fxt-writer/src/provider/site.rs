@@ -6,9 +6,8 @@
 //!  generation | category index | name index | enabled
 //! ```
 //!
-//! One word contains all of it, so that all parts belong to the same session. A
-//! trace point whose generation is not the running one looks its session up
-//! again. With an index of 0, the string is written inline.
+//! One word contains all of it, so that all parts belong to the same session. If the generation of a trace point is not that of the running
+//! session, the trace point looks up its session again. With an index of 0, the string is written inline.
 
 use std::num::NonZeroU32;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -116,7 +115,7 @@ impl Site {
         word.is_enabled().then_some(Armed { site: self, word })
     }
 
-    /// The same as [`armed`](Self::armed), for callers that record nothing.
+    /// The same as [`armed`](Self::armed), for callers that do not record.
     #[inline]
     #[must_use]
     pub fn is_wanted(&'static self) -> bool {
@@ -239,8 +238,7 @@ impl Name {
         Self { content, word: AtomicU64::new(0) }
     }
 
-    /// A name that is known only at run time. An invalid one is corrected instead
-    /// of a panic, as in [`Site::leaked`].
+    /// A name that is known only at run time. An invalid name is corrected instead of causing a panic, as in [`Site::leaked`].
     #[must_use]
     pub fn leaked(content: &str) -> Self {
         Self::new(leaked_text(content))

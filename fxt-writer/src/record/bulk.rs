@@ -49,7 +49,7 @@ impl Record for Log<'_> {
     }
 }
 
-/// A piece of bulk data; pieces of the same name are appended to each other.
+/// A piece of bulk data; readers append pieces of the same name to each other.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Blob<'a> {
     /// The name of the data stream.
@@ -94,8 +94,7 @@ pub struct BlobMetadata<'a> {
 /// Bulk data in one record, whose size field has 32 bits.
 ///
 /// Not every reader supports that size field: one that reads only its low 12 bits
-/// fails on records of more than 4095 words. The engine's lanes do not take such
-/// large records; write them to the output directly.
+/// fails on records of more than 4095 words. The lanes of the engine do not accept such large records; write them to the output directly.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct LargeBlob<'a> {
     /// Its category.

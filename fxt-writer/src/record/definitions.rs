@@ -34,7 +34,7 @@ impl Record for Initialization {
     }
 }
 
-/// Gives a string an index, replacing the string that had it before.
+/// Gives a string an index, which replaces the string that had the index before.
 ///
 /// Empty content is accepted, since readers must accept it, though the empty
 /// string ref makes it pointless.
@@ -67,7 +67,7 @@ impl Record for StringRecord<'_> {
     }
 }
 
-/// Gives a thread an index, replacing the thread that had it before.
+/// Gives a thread an index, which replaces the thread that had the index before.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ThreadRecord {
     /// The index, as the ref that other records will use.

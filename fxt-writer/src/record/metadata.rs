@@ -58,7 +58,7 @@ impl Record for ProviderInfo<'_> {
     }
 }
 
-/// Says that the records that follow are from that provider ("Provider section metadata").
+/// Says which provider wrote the records that follow ("Provider section metadata").
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ProviderSection {
     /// The provider's id in this archive.

@@ -57,7 +57,7 @@ pub trait Record {
     ///
     /// # Errors
     ///
-    /// When the format cannot express the record.
+    /// Returns an error when the format cannot express the record.
     fn words(&self) -> Result<usize, EncodeError>;
 
     /// The header word of the record, which is `words` words long.
@@ -70,8 +70,7 @@ pub trait Record {
     ///
     /// # Errors
     ///
-    /// When the format cannot express the record, or `space` has no room for
-    /// it; nothing has been written then.
+    /// Returns an error if the format cannot express the record, or `space` has no space for it; in both cases nothing was written.
     #[inline(always)]
     fn write<S: Space>(&self, space: &mut S) -> Result<(), WriteError<S::Full>> {
         let words = self.words()?;

@@ -1,9 +1,8 @@
-//! The destination of records: something that has room for a whole record, or rejects it.
+//! The destination of records: it has space for a whole record, or rejects the record.
 //!
 //! A record reserves all its words in its [`Space`] at once, writes them into the
-//! [`Slot`] it gets, and writes the header word last. So there is one capacity
-//! check per record, no record is ever cut short, and a concurrent reader of a
-//! shared space sees a record's header only after the rest of it.
+//! [`Slot`] it gets, and writes the header word last. So there is one capacity check per record, no record is ever truncated, and a
+//! concurrent reader of a shared space sees the header of a record only after the rest of the record.
 //!
 //! Spaces here: `Vec<u64>` and `Vec<u8>` in memory, [`Output`] over anything that
 //! implements [`std::io::Write`], and [`BlackHole`] for measurements. The lanes
@@ -21,7 +20,7 @@ use crate::layout::limits::WORD_BYTES;
 
 /// A space that accepts whole records.
 pub trait Space {
-    /// Why there is no room.
+    /// The reason why there is no room.
     type Full;
     /// Room for one record.
     type Slot<'a>: Slot
@@ -32,7 +31,7 @@ pub trait Space {
     ///
     /// # Errors
     ///
-    /// When there is no room; nothing has been written then.
+    /// Returns an error when there is no room; nothing has been written then.
     fn reserve(&mut self, words: usize) -> Result<Self::Slot<'_>, Self::Full>;
 }
 

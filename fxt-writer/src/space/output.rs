@@ -7,9 +7,8 @@ use crate::layout::limits::WORD_BYTES;
 
 /// Collects whole records and writes them to `W` in large pieces.
 ///
-/// After an error of `W`, every later reservation and [`finish`](Self::finish)
-/// return it and nothing more is written. So the output is a prefix of the trace
-/// in whole records, except for the piece whose write failed.
+/// After an error of `W`, every later reservation and [`finish`](Self::finish) return that error, and no more data is written. So the
+/// output is a prefix of the trace in whole records, except for the piece whose write failed.
 #[derive(Debug)]
 #[must_use = "records that are still collected are lost unless finish() is called"]
 pub struct Output<W: io::Write> {

@@ -18,7 +18,7 @@ impl<L: Lanes> Writer<L> {
     ///
     /// # Errors
     ///
-    /// When there is no room, or a value that the format cannot express.
+    /// Returns an error when there is no room, or a value that the format cannot express.
     pub fn event(
         &mut self,
         kind: EventKind,
@@ -54,8 +54,7 @@ macro_rules! events {
                 ///
                 /// # Errors
                 ///
-                /// When there is no room, or a value that the format cannot
-                /// express.
+                /// Returns an error when there is no room, or a value that the format cannot express.
                 pub fn $method(
                     &mut self,
                     time: Ticks,
@@ -73,7 +72,7 @@ macro_rules! events {
 }
 
 events! {
-    /// A moment in time.
+    /// An instant: an event at one point in time.
     instant() => EventKind::Instant;
     /// Samples of a time series: each argument is one value; `id` distinguishes
     /// counters of the same name.
@@ -86,7 +85,7 @@ events! {
     duration_complete(end: Ticks) => EventKind::DurationComplete { end };
     /// An operation that may span threads begins; `id` correlates its events.
     async_begin(id: u64) => EventKind::AsyncBegin { id };
-    /// A moment within an operation that may span threads.
+    /// A point within an operation that may span threads.
     async_instant(id: u64) => EventKind::AsyncInstant { id };
     /// An operation that may span threads ends.
     async_end(id: u64) => EventKind::AsyncEnd { id };

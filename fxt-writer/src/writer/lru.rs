@@ -14,7 +14,7 @@ pub(super) enum Found {
     New(u16),
     /// The key gets this index in place of the least recently used one.
     Replaced(u16),
-    /// There is no index left, and none may be replaced.
+    /// No index is left, and none may be replaced.
     Full,
 }
 

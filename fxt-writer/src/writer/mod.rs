@@ -40,17 +40,16 @@ pub enum TablesFull {
     /// Replace the least recently used entry. For spaces in which records stay in
     /// the order in which they are written.
     Replace,
-    /// Write strings and threads without an index inline. For spaces that may
-    /// lose records, such as a circular buffer: if a replacing record were lost,
-    /// later records would get the wrong string.
+    /// Write strings and threads without an index inline. For spaces that may lose records, such as a circular buffer: if a replacing
+    /// record were lost, later records would refer to the wrong string.
     Inline,
 }
 
 /// A thread: its process and its own koid.
 pub type Thread = (Koid, Koid);
 
-/// The longest string that is worth an entry in the table, in bytes. Longer ones
-/// are written inline, unless all are requested.
+/// The longest string that is worth an entry in the table, in bytes. Longer strings are written inline, unless all strings must be
+/// registered.
 const MAX_INTERNED_BYTES: usize = 256;
 
 /// Indices that one record can need: category, name and 15 argument names.
@@ -113,8 +112,8 @@ impl<L: Lanes> Writer<L> {
         Self { lanes, strings, threads, full, most_bytes: MAX_INTERNED_BYTES }
     }
 
-    /// Registers strings of any length, which a copy of another trace needs: with a
-    /// long string inline in the place of its index, a record may be too large.
+    /// Registers strings of any length, which a copy of another trace needs: with a long inline string in place of an index, a record may
+    /// become too large.
     #[must_use]
     pub fn with_long_strings(self) -> Self {
         Self { most_bytes: usize::MAX, ..self }
@@ -125,7 +124,7 @@ impl<L: Lanes> Writer<L> {
     ///
     /// # Errors
     ///
-    /// When there is no room, or a value that the format cannot express.
+    /// Returns an error when there is no room, or a value that the format cannot express.
     pub fn start(
         &mut self,
         provider: &str,
@@ -141,17 +140,16 @@ impl<L: Lanes> Writer<L> {
     ///
     /// # Errors
     ///
-    /// When there is no room, or a value that the format cannot express.
+    /// Returns an error when there is no room, or a value that the format cannot express.
     pub fn write(&mut self, record: &impl Record) -> Result<(), WriteError<L::Full>> {
         self.lanes.rolling(record)
     }
 
-    /// The shortest way to name a string: by index, registered now if need be,
-    /// or inline.
+    /// The shortest reference to a string: its index (the string is registered if needed), or the string inline.
     ///
     /// # Errors
     ///
-    /// When the string is one that the format cannot express.
+    /// Returns an error when the string is one that the format cannot express.
     pub fn text<'t>(&mut self, content: &'t str) -> Result<Text<'t>, WriteError<L::Full>> {
         text::check(content)?;
         if content.is_empty() || content.len() > self.most_bytes {
@@ -173,8 +171,7 @@ impl<L: Lanes> Writer<L> {
         }
     }
 
-    /// The shortest way to name a thread: by index, registered now if need be, or
-    /// inline.
+    /// The shortest reference to a thread: its index (the thread is registered if needed), or the thread inline.
     ///
     /// # Errors
     ///
@@ -202,9 +199,8 @@ impl<L: Lanes> Writer<L> {
     }
 }
 
-/// Writes the record that registers a new entry: to the durable lane if its index
-/// is new, to the rolling lane if it replaces an entry, since earlier rolling
-/// records rely on the old one.
+/// Writes the record that registers a new entry: to the durable lane if its index is new; to the rolling lane if it replaces an entry,
+/// because earlier rolling records refer to the old one.
 fn register<L: Lanes>(
     lanes: &mut L,
     found: Found,

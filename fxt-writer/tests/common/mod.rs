@@ -32,7 +32,7 @@ pub(crate) fn engine(config: Config) -> (Arc<Engine>, Receiver<Packet>) {
     (engine.expect("a size in range"), inbox)
 }
 
-/// Saves one buffer as a receiver of packets does.
+/// Saves one buffer in the same way as a receiver of packets.
 pub(crate) fn save(engine: &Engine, packet: Packet, output: &mut Vec<u64>) {
     let view = engine.view(packet).expect("a buffer to save");
     view.slices().for_each(|bytes| output.extend(words(bytes)));

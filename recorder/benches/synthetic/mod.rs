@@ -1,6 +1,6 @@
 //! A simulated machine: it produces the records of the kernel for any number of CPUs.
 //!
-//! On each CPU two threads alternate, and each wakes the other before it leaves: one wake-up and one switch in turn, as produced by `perf
+//! On each CPU, two threads alternate, and each wakes the other before it is switched out: one wake-up and one switch in turn, like `perf
 //! bench sched pipe`.
 
 use fxt_writer::{Koid, ThreadName};
@@ -188,9 +188,9 @@ pub(crate) fn page(cpu: u32, first: u64) -> (Vec<u8>, u64) {
 }
 
 #[derive(Debug)]
-struct Nobody;
+struct NoLookup;
 
-impl Lookup for Nobody {
+impl Lookup for NoLookup {
     fn process_of(&self, _: LocalId) -> Option<LocalId> {
         None
     }
@@ -201,7 +201,7 @@ impl Lookup for Nobody {
 
 /// An encoder that writes into memory.
 pub(crate) fn encoder() -> Encoder<Vec<u8>> {
-    let threads = Threads::new(Ids::Initial, Box::new(Nobody));
+    let threads = Threads::new(Ids::Initial, Box::new(NoLookup));
     let recorder = ThreadName::Inline { process: Koid(1), thread: Koid(1) };
     Encoder::new(Vec::new(), threads, false, recorder)
 }

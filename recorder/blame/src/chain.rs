@@ -8,12 +8,12 @@
 //!   chain  |u|= ui ran |..... ui waited, for hog ....| audio |     u: before that, ui slept: who woke it, and so on
 //! ```
 //!
-//! While a thread has a CPU, or waits for one, or is held back, that is the reason why it does not get further. While it is
-//! blocked, the reason is with the thread that eventually woke it: what that thread did in the meantime. So a [`Frame`] is what one
-//! thread did in an interval, and a step in which it was blocked has the frame of its waker inside, of the same interval. The
-//! innermost steps, one after the other, tile the outermost interval.
+//! While a thread has a CPU, waits for a CPU or is held back by a quota, this state is the reason why it makes no progress. While it is
+//! blocked, the reason is what the thread that eventually woke it did in the meantime. So a [`Frame`] is what one thread did in an
+//! interval, and a step in which it was blocked contains the frame of its waker for the same interval. The innermost steps, one after
+//! another, tile the outermost interval.
 //!
-//! A server with timers of its own leaves its wait for another thread now and then. In the frame of a waker, these waits count as a single
+//! A server with its own timers interrupts its wait for another thread now and then. In the frame of a waker, these waits count as a single
 //! wait, and the last part shows the reason:
 //!
 //! ```text
@@ -28,7 +28,7 @@ use fxtrec_sched::State;
 use crate::log::{Entry, Id, Log, Taken};
 use crate::origins::Origin;
 use crate::threads::Index;
-use crate::track::{By, Lock, Reason, Request, Tenant};
+use crate::track::{By, Lock, OnCpu, Reason, Request};
 use crate::{Cause, Causes, Class};
 
 /// Maximum depth of wakers that are followed.
@@ -80,7 +80,7 @@ pub enum What {
     Waited {
         cpu: Cpu,
         woken: Option<By>,
-        shares: Vec<(Tenant, u64)>,
+        shares: Vec<(OnCpu, u64)>,
     },
     /// A quota held the thread back.
     Throttled {
@@ -103,7 +103,7 @@ pub struct Blocked {
     pub since: u64,
     pub state: State,
     pub syscall: Option<u64>,
-    /// Whether that is known.
+    /// Whether the thread is known.
     pub is_call_known: bool,
     /// The lock that it waited for, if recorded.
     pub lock: Option<Lock>,
@@ -116,7 +116,7 @@ pub struct Blocked {
     pub request: Option<Request>,
     /// What the waker did during the wait, if it was a thread and could be followed.
     pub inside: Option<Box<Frame>>,
-    /// Why it was not followed although it was a thread.
+    /// The reason why it was not followed although it was a thread.
     pub stopped: Option<Reason>,
     /// What the owner of the lock did during the wait, if another thread ended the wait, or if it has not ended.
     pub holder: Option<Box<Frame>>,
@@ -181,7 +181,7 @@ pub enum Wakers {
     /// They are followed: their activity during the wait is examined.
     Followed,
     /// They are only named.
-    Told,
+    OnlyNamed,
 }
 
 /// What a thread did in an interval that has ended, and which threads it waited for.
@@ -193,7 +193,7 @@ pub fn follow(log: &Log, thread: Index, (from, to): (u64, u64), wakers: Wakers) 
 }
 
 impl Walk<'_> {
-    /// The frame of a thread, whose entry `last` is the one at the end of the interval, or a later one.
+    /// The frame of a thread; `last` is the thread's entry at the end of the interval, or a later entry.
     fn frame(&mut self, thread: Index, within: (u64, u64), last: Id) -> Frame {
         self.frame_before(thread, within, last, None)
     }
@@ -255,7 +255,7 @@ impl Walk<'_> {
     }
 
     /// The first of a series of waits in the same system call. A thread ended the last wait, and the waiting thread's own timers ended the
-    /// others. Nothing that the waiting thread did in between caused the last wait to end.
+    /// others. The waiting thread did nothing in between that caused the last wait to end.
     fn first_wait(
         &mut self,
         (id, entry): (Id, Entry),
@@ -269,7 +269,7 @@ impl Walk<'_> {
         };
         let mut of_waker = then;
         while first.1.time > from && self.looks <= MOST_LOOKS {
-            // Goes back over what the thread did since its previous wait.
+            // Goes back through what the thread did since its previous wait.
             let (mut at, mut later) = (first.1.prev, first.1);
             let before = loop {
                 self.looks += 1;
@@ -302,8 +302,8 @@ impl Walk<'_> {
     }
 
     /// Handles a thread that was blocked until its own timer woke it, and then again in the same system call until another thread woke it:
-    /// adds what the other thread did during the first wait. `later` has the other thread, its entry at that time or a later one, and the
-    /// system call. Returns the same for the preceding step.
+    /// adds the activity of the other thread during the first wait. `later` has the other thread, its entry at that time or a later one,
+    /// and the system call. Returns the same for the preceding step.
     fn tried(
         &mut self,
         (entry, next): (&Entry, Option<(Id, Entry)>),
@@ -346,7 +346,7 @@ impl Walk<'_> {
         }
     }
 
-    /// Goes back over what a thread did after `from`. Whether the thread that is followed did not wake it in that time.
+    /// Goes back through what a thread did after `from`. Whether the thread that is followed did not wake it in that time.
     fn is_unasked(&mut self, (then, next): (&mut Id, &mut Option<(Id, Entry)>), from: u64) -> bool {
         let thread = self.stack.last().copied();
         while let Some(entry) = self.log.get(*then).filter(|it| it.time > from) {
@@ -385,7 +385,7 @@ impl Walk<'_> {
             }
             State::Unknown | State::NotRecorded => What::Unknown(entry.reason()),
             state => {
-                // While another thread tried something again, this one may have gone on waiting.
+                // While another thread retried, this thread may have continued to wait.
                 let is_end = |it: &(Id, Entry)| it.1.time == to || self.tried && it.1.time > to;
                 let (next_id, next) = next.filter(is_end).unzip();
                 let woken = next.as_ref().and_then(Entry::woken);
@@ -457,13 +457,13 @@ impl Walk<'_> {
         }
         self.holders += 1;
         let last = self.log.last(owner)?;
-        self.wakers = Wakers::Told;
+        self.wakers = Wakers::OnlyNamed;
         let frame = self.frame(owner, within, last);
         self.wakers = Wakers::Followed;
         Some(Box::new(frame))
     }
 
-    /// What a waker did during the wait for it, or why that is not followed. `then` is its activity when the wake-up was recorded.
+    /// What a waker did during the wait that it ended, or why that is not followed. `then` is its activity when the wake-up was recorded.
     fn waker(
         &mut self,
         (waker, then): (Index, Id),
@@ -501,8 +501,8 @@ impl Walk<'_> {
         self.until((sender, then), sent, (from, to), What::Packet)
     }
 
-    /// What another thread did until it made a request that ended the wait, followed by the request itself. For a request that was made
-    /// before the wait, there is nothing to follow.
+    /// What another thread did until it made a request that ended the wait, followed by the request itself. If a request was made before
+    /// the wait, there is nothing to follow.
     fn issuer(
         &mut self,
         (request, origin): (Request, Origin),
@@ -548,24 +548,24 @@ impl Walk<'_> {
         (Some(Box::new(frame)), None)
     }
 
-    fn shares(&mut self, cpu: Cpu, anchor: Option<Id>, span: (u64, u64)) -> Vec<(Tenant, u64)> {
-        let mut sums = rustc_hash::FxHashMap::<Tenant, u64>::default();
-        self.looks += self.log.tenants(cpu, anchor, span, |tenant, length| {
-            *sums.entry(tenant).or_default() += length;
+    fn shares(&mut self, cpu: Cpu, anchor: Option<Id>, span: (u64, u64)) -> Vec<(OnCpu, u64)> {
+        let mut sums = rustc_hash::FxHashMap::<OnCpu, u64>::default();
+        self.looks += self.log.occupants(cpu, anchor, span, |on_cpu, length| {
+            *sums.entry(on_cpu).or_default() += length;
         });
-        let mut shares: Vec<(Tenant, u64)> = sums.into_iter().collect();
-        shares.sort_unstable_by_key(|&(tenant, length)| (u64::MAX - length, tenant));
+        let mut shares: Vec<(OnCpu, u64)> = sums.into_iter().collect();
+        shares.sort_unstable_by_key(|&(on_cpu, length)| (u64::MAX - length, on_cpu));
         shares
     }
 }
 
-/// Whether it stands for the end of a wait whose wake-up is not in the file.
+/// Whether this represents the end of a wait whose wake-up is not in the file.
 fn is_missed(entry: &Entry) -> bool {
     entry.state == State::Unknown && entry.reason() == Reason::NoWakeup
 }
 
 impl Frame {
-    /// The time taken from the slice in which it ends; the slice has continued since.
+    /// Updates the time taken from the slice in which the interval ends, because the slice continued after that end.
     pub(crate) fn end_in_slice(&mut self, of_slice: Taken) {
         if let Some(Step { what: What::Ran { taken, all_taken, .. }, .. }) = self.steps.last_mut() {
             *all_taken = of_slice.steal.saturating_add(of_slice.irq);

@@ -2,7 +2,7 @@
 
 use fxtrec_sched::State;
 
-/// What a blocked thread waits for.
+/// The object for which a blocked thread waits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Class {
     /// A lock, a condition variable, or perhaps the end of a thread: all of them are futexes.
@@ -92,8 +92,8 @@ impl Class {
         }
     }
 
-    /// The class according to the kernel functions in which the thread waits, the innermost first. A wait for a page of a file is not
-    /// conclusive by itself: a disk, a network or a process may provide the page. `None` if the first conclusive function belongs to
+    /// The class according to the kernel functions in which the thread waits, the innermost first. A wait for a page of a file does not
+    /// identify its cause: a disk, a network or a process may provide the page. `None` if the first conclusive function belongs to
     /// something else, such as a pipe.
     pub fn of_kernel_stack<'a>(functions: impl IntoIterator<Item = &'a str>) -> Option<Class> {
         for function in functions {
@@ -116,8 +116,8 @@ impl Class {
         matches!(self, Class::Disk | Class::Socket | Class::Io | Class::NoSyscall | Class::Unknown)
     }
 
-    /// The class for a thread in this state. `syscall` is the name of its system call; the outer `None` means that it is not recorded, the
-    /// inner one that the thread is in none.
+    /// The class for a thread in this state. `syscall` is the name of the system call; the outer `None` means that it is not recorded, the
+    /// inner `None` that the thread is in no system call.
     pub fn of(state: State, syscall: Option<Option<&str>>) -> Class {
         match (state, syscall) {
             (state, _) if state.is_stopped() => Class::Stopped,

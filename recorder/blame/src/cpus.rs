@@ -1,4 +1,4 @@
-//! The names of CPUs. In a merged trace, those of a later recording have numbers after those of the earlier ones.
+//! The names of CPUs. In a merged trace, CPUs of a later recording have numbers after those of the earlier recordings.
 
 use fxt_reader::record::Args;
 use fxtrec_units::convention::{FIRST_CPU, HOST};
@@ -23,7 +23,7 @@ impl CpuNames {
     /// The number of a CPU; in a merged trace its number on its host and the host, as in `0@web-1`.
     pub fn name(&self, cpu: u16) -> String {
         let owner = self.0.iter().filter(|it| it.0 <= cpu).max_by_key(|it| it.0);
-        // Two recordings of one host have the same numbers.
+        // Two recordings of one host use the same numbers.
         let is_sole = |host: &str| self.0.iter().filter(|it| *it.1 == *host).count() == 1;
         match owner.filter(|it| !it.1.is_empty() && is_sole(&it.1)) {
             Some((first, host)) => {

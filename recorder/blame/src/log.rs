@@ -9,8 +9,8 @@
 //!    95    A runs on CPU 1       90                              who had CPU 1 before
 //! ```
 //!
-//! Entries of one thread follow each other without holes, so an entry ends where the thread's next one begins. The log keeps a limited
-//! number of entries; older time is unknown ([`Reason::NotKept`]). A caller that knows the start of its interval can have older entries
+//! Entries of one thread follow each other without gaps, so an entry ends where the thread's next entry begins. The log keeps a limited
+//! number of entries; earlier times are unknown ([`Reason::NotKept`]). A caller that knows the start of its interval can have older entries
 //! dropped, except for the state of each thread and CPU at that time:
 //!
 //! ```text
@@ -31,7 +31,7 @@ use rustc_hash::{FxHashMap, FxHashSet};
 
 use crate::origins::Origin;
 use crate::threads::Index;
-use crate::track::{About, Begin, By, Lock, Reason, Request, Tenant};
+use crate::track::{About, Begin, By, Lock, OnCpu, Reason, Request};
 
 /// Number of slots of 32 bytes that are kept. A wake-up takes one; a switch usually one, at most three.
 pub const MOST: usize = 6_000_000;
@@ -39,8 +39,8 @@ pub const MOST: usize = 6_000_000;
 /// Number of slots filled before the first search for entries that can be forgotten.
 const ROOM: usize = 1 << 20;
 
-/// The number of an entry: twice that of its slot, plus one for the thread switched in if it shares the slot with the thread switched out.
-/// Numbers wrap around after more slots than are ever kept.
+/// The number of an entry: twice the number of its slot, plus one for the thread switched in if it shares the slot with the thread switched
+/// out. Numbers wrap around after more slots than are ever kept.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Id(u32);
 
@@ -56,7 +56,7 @@ impl Id {
     }
 }
 
-/// Values in place of a thread.
+/// Special values of the thread field.
 const IDLE: Index = Index::MAX;
 const OUT_OF_SCOPE: Index = Index::MAX - 1;
 const NOBODY: Index = Index::MAX - 2;
@@ -65,7 +65,7 @@ const NOBODY: Index = Index::MAX - 2;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Kind {
     Nothing,
-    /// A thread has a CPU. The link is the CPU's previous entry; the detail is what was taken from the slice, if anything.
+    /// A thread has a CPU. The link is the CPU's previous entry; the detail is the time taken from the slice, if any.
     Slice,
     /// The detail is the waker. For a wake-up by a packet, its upper half is the time from the sending of the packet to the wake-up.
     WokenBy,
@@ -77,14 +77,14 @@ enum Kind {
     /// It continues to wait. The link is the entry of the thread that had the CPU in whose queue it was until then.
     Queue,
     Unknown(Reason),
-    /// Both threads of a switch. All but the state belongs to the thread that is switched in; the lower half of the detail is the time of
-    /// interrupts, if nothing else was taken from the slice. The upper half is the system call of the thread that is switched out, the
-    /// state is its state, and the link is its previous entry.
+    /// Both threads of a switch. All fields but the state belong to the thread that is switched in; the lower half of the detail is the
+    /// time of interrupts, if nothing else was taken from the slice. The upper half is the system call of the thread that is switched out,
+    /// the state is its state, and the link is its previous entry.
     SwitchInSyscall,
     SwitchInNoSyscall,
 }
 
-/// The beginning of a stretch.
+/// The beginning of an interval.
 #[derive(Clone, Copy, Debug)]
 pub struct Entry {
     pub time: u64,
@@ -131,16 +131,16 @@ impl Entry {
         Entry { detail, prev: self.link, link: Id::NONE, thread, kind, ..self }
     }
 
-    fn tenant(&self) -> Tenant {
+    fn on_cpu(&self) -> OnCpu {
         match self.thread {
-            IDLE => Tenant::Idle,
-            OUT_OF_SCOPE => Tenant::OutOfScope,
-            NOBODY => Tenant::Unknown,
-            thread => Tenant::Thread(thread),
+            IDLE => OnCpu::Idle,
+            OUT_OF_SCOPE => OnCpu::OutOfScope,
+            NOBODY => OnCpu::Unknown,
+            thread => OnCpu::Thread(thread),
         }
     }
 
-    /// The thread that woke it, and what that thread did then; `None` unless it begins with a wake-up.
+    /// The thread that woke it, and the activity of that thread at that time; `None` unless the interval begins with a wake-up.
     pub fn woken(&self) -> Option<(By, Id)> {
         match self.kind {
             Kind::WokenBy | Kind::WokenByPacket => {
@@ -160,7 +160,7 @@ impl Entry {
         is_packet.then(|| self.time.saturating_sub(self.detail >> 32))
     }
 
-    /// Whether it is known in which system call it began, or that it was in none.
+    /// Whether it is known in which system call the interval began, or that it began outside of system calls.
     pub fn is_call_known(&self) -> bool {
         self.kind != Kind::Nothing
     }
@@ -185,7 +185,7 @@ impl Entry {
 /// The last entries.
 #[derive(Debug)]
 pub struct Log {
-    /// In order; once the maximum number is kept, each new one replaces the oldest, which is at `head`.
+    /// In order; when the maximum number is reached, each new entry replaces the oldest, which is at `head`.
     entries: Vec<Entry>,
     head: usize,
     /// Number of slots that are filled before it is [crowded](Log::is_crowded).
@@ -200,26 +200,27 @@ pub struct Log {
     most: usize,
     /// Whether entries are kept already, beyond the last one of each thread and CPU.
     on: bool,
-    /// The last entry of each thread; while nothing is kept, the entry itself.
+    /// The last entry of each thread; while no entries are kept, the entry itself.
     last: Vec<Id>,
     before: Vec<Option<Entry>>,
     on_cpu: Vec<Id>,
     cpu_before: Vec<Option<Entry>>,
     /// Details of a slice that do not fit into its entry.
     large: FxHashMap<u32, Taken>,
-    /// The cgroup whose quota held the thread back, for such stretches.
+    /// The cgroup whose quota held the thread back, for such intervals.
     quotas: FxHashMap<u32, u32>,
-    /// The lock, for stretches in which the thread was blocked on one.
+    /// The lock, for intervals in which the thread was blocked on a lock.
     locks: FxHashMap<u32, Lock>,
-    /// The request, for stretches that begin with a wake-up by its completion, and what the thread that had made it did at that time.
+    /// The request, for intervals that begin with a wake-up by its completion, and the activity at that time of the thread that made the
+    /// request.
     requests: FxHashMap<u32, (Request, Id)>,
     /// Threads whose first event was a wake-up, and that existed before.
     existed: FxHashSet<Index>,
-    /// While nothing is kept: the last lock of each thread, and when the thread began to wait for it.
+    /// While no entries are kept: the last lock of each thread, and when the thread began to wait for it.
     locks_before: FxHashMap<Index, (u64, Lock)>,
 }
 
-/// The number of slot numbers; that of [`Id::NONE`] is left out.
+/// The number of slot numbers, without that of [`Id::NONE`].
 const NUMBERS: u32 = u32::MAX >> 1;
 
 /// The next number.
@@ -267,13 +268,13 @@ impl Log {
             return;
         }
         self.on = true;
-        // Room that is not used costs nothing; growing would copy the existing entries.
+        // Unused capacity costs nothing; growing would copy the existing entries.
         self.entries.reserve_exact(self.most);
         // Which thread has which CPU is recorded first: slices are entries of threads, too.
         for entry in std::mem::take(&mut self.cpu_before).into_iter().flatten() {
             let id = self.push(Entry { prev: Id::NONE, link: Id::NONE, ..entry });
             *at(&mut self.on_cpu, usize::from(entry.cpu.0), Id::NONE) = id;
-            if let Tenant::Thread(thread) = entry.tenant() {
+            if let OnCpu::Thread(thread) = entry.on_cpu() {
                 *at(&mut self.last, thread as usize, Id::NONE) = id;
             }
         }
@@ -293,7 +294,7 @@ impl Log {
         }
     }
 
-    /// The time from which everything is kept, if something has been left out since the log was switched on.
+    /// The time from which all entries are kept, if some have been left out since the log was switched on.
     pub fn is_rolling_since(&self) -> Option<u64> {
         self.entries.get(self.head).filter(|_| self.is_rolling).map(|oldest| oldest.time)
     }
@@ -368,13 +369,13 @@ impl Log {
         self.entries.len() >= self.room
     }
 
-    /// Forgets everything before `time`, except the state of each thread and CPU at that time. If that is less than half of all, the log
-    /// grows instead.
+    /// Forgets everything before `time`, except the state of each thread and CPU at that time. If this is less than half of all entries,
+    /// the log grows instead.
     #[cold]
     pub fn forget_before(&mut self, time: u64) {
         let count = self.entries.iter().take_while(|entry| entry.time <= time).count();
         if count < self.room / 2 || self.is_rolling {
-            // Once the maximum number is kept, the oldest are dropped one by one.
+            // When the maximum number is reached, the oldest are dropped one by one.
             self.room = if self.room < self.most { 2 * self.room } else { usize::MAX };
             return;
         }
@@ -514,7 +515,7 @@ impl Log {
     }
 
     /// A thread was woken just now by a packet, which its waker sent `ago` nanoseconds before. A value that does not fit is not stored; the
-    /// waker is then taken for the sender itself.
+    /// waker then counts as the sender itself.
     pub fn sent(&mut self, thread: Index, ago: u64) {
         let entry = match self.last(thread).filter(|_| self.on) {
             Some(id) => match self.place(id) {
@@ -539,18 +540,18 @@ impl Log {
         }
     }
 
-    /// The request whose completion began this stretch, and what the thread that had made it did at that time.
+    /// The request whose completion began this interval, and the activity at that time of the thread that made the request.
     pub fn request_of(&self, id: Id) -> Option<(Request, Id)> {
         self.requests.get(&id.0).copied()
     }
 
     /// A CPU switches to something other than a thread.
     #[inline]
-    pub fn tenant(&mut self, cpu: Cpu, time: u64, tenant: Tenant) {
-        let thread = match tenant {
-            Tenant::Idle => IDLE,
-            Tenant::OutOfScope => OUT_OF_SCOPE,
-            Tenant::Unknown | Tenant::Thread(_) => NOBODY,
+    pub fn set_on_cpu(&mut self, cpu: Cpu, time: u64, on_cpu: OnCpu) {
+        let thread = match on_cpu {
+            OnCpu::Idle => IDLE,
+            OnCpu::OutOfScope => OUT_OF_SCOPE,
+            OnCpu::Unknown | OnCpu::Thread(_) => NOBODY,
         };
         let (state, kind, link) = (State::Unknown, Kind::Slice, self.on_cpu(cpu));
         let entry = Entry { time, detail: 0, prev: Id::NONE, link, thread, cpu, state, kind };
@@ -616,7 +617,7 @@ impl Log {
         }
     }
 
-    /// The cgroup whose quota held the thread back in this stretch, if recorded.
+    /// The cgroup whose quota held the thread back in this interval, if recorded.
     pub fn quota_of(&self, id: Id) -> Option<u32> {
         self.quotas.get(&id.0).copied()
     }
@@ -629,19 +630,19 @@ impl Log {
         };
     }
 
-    /// The lock for which the thread waited in this stretch, if recorded.
+    /// The lock for which the thread waited in this interval, if recorded.
     pub fn lock_of(&self, id: Id) -> Option<Lock> {
         self.locks.get(&id.0).copied()
     }
 
-    /// The threads that had a CPU from one time to another, searched backwards from the entry that follows. How long each of them had it,
+    /// The threads that had a CPU during an interval, searched backwards from the entry that follows it. How long each of them had the CPU,
     /// and how many entries the search read; the rest of the time is unknown.
-    pub fn tenants(
+    pub fn occupants(
         &self,
         cpu: Cpu,
         anchor: Option<Id>,
         (from, to): (u64, u64),
-        mut found: impl FnMut(Tenant, u64),
+        mut found: impl FnMut(OnCpu, u64),
     ) -> u64 {
         let (mut until, mut steps) = (u64::MAX, 0);
         let mut left = to.saturating_sub(from);
@@ -652,14 +653,14 @@ impl Log {
             let (begin, end) = (entry.time.max(from), until.min(to));
             if begin < end {
                 let length = (end - begin).min(left);
-                found(entry.tenant(), length);
+                found(entry.on_cpu(), length);
                 left -= length;
             }
             until = until.min(entry.time);
             next = entry.link;
         }
         if left > 0 {
-            found(Tenant::Unknown, left);
+            found(OnCpu::Unknown, left);
         }
         steps
     }
@@ -694,7 +695,7 @@ mod tests {
     }
 
     /// From the last entry of a thread backwards: time, state, system call and the time that was taken.
-    fn told(log: &Log, thread: Index) -> Vec<(u64, State, Option<u64>, Taken)> {
+    fn reported(log: &Log, thread: Index) -> Vec<(u64, State, Option<u64>, Taken)> {
         let (mut found, mut next) = (Vec::new(), log.last(thread));
         while let Some((id, entry)) = next.and_then(|id| Some((id, log.get(id)?))) {
             found.push((entry.time, entry.state, entry.syscall(), log.taken_of(id)));
@@ -716,15 +717,17 @@ mod tests {
         let mut log = Log::new(100);
         log.switch_on();
         in_turn(&mut log, 1..21);
-        // Before the first one, it is not known who had the CPU.
+        // Before the first switch, the thread on the CPU is unknown.
         assert_eq!(log.entries.len(), 21);
         for thread in [0, 1] {
-            assert_eq!(told(&log, thread), expected(thread, 1..21));
+            assert_eq!(reported(&log, thread), expected(thread, 1..21));
         }
-        let mut tenants = Vec::new();
-        log.tenants(CPU, log.anchor_of_cpu(CPU), (1, 21), |tenant, ns| tenants.push((tenant, ns)));
-        let in_turn = (1..21).rev().map(|time| (Tenant::Thread(((time + 1) % 2) as Index), 1));
-        assert_eq!(tenants, in_turn.collect::<Vec<_>>());
+        let mut occupants = Vec::new();
+        log.occupants(CPU, log.anchor_of_cpu(CPU), (1, 21), |on_cpu, ns| {
+            occupants.push((on_cpu, ns));
+        });
+        let in_turn = (1..21).rev().map(|time| (OnCpu::Thread(((time + 1) % 2) as Index), 1));
+        assert_eq!(occupants, in_turn.collect::<Vec<_>>());
     }
 
     #[test]
@@ -769,22 +772,22 @@ mod tests {
             log.forget_before(from);
             assert_eq!(log.entries.len() as u64, 41 - from, "those after it");
             for thread in [0, 1] {
-                assert_eq!(told(&log, thread), expected(thread, from..42), "and one before");
+                assert_eq!(reported(&log, thread), expected(thread, from..42), "and one before");
             }
             log.taken(3, Taken { steal: 0, irq: from });
             let irq = Taken { steal: 0, irq: from };
-            assert_eq!(told(&log, 3), [(1, State::Running, None, irq)]);
-            assert_eq!(told(&log, 2), [(1, State::Sleeping, Some(202), Taken::default())]);
+            assert_eq!(reported(&log, 3), [(1, State::Running, None, irq)]);
+            assert_eq!(reported(&log, 2), [(1, State::Sleeping, Some(202), Taken::default())]);
             assert_eq!(log.last(2).and_then(|id| log.lock_of(id)), Some(lock));
-            let mut tenants = 0;
+            let mut occupants = 0;
             let anchor = log.anchor_of_cpu(CPU);
-            log.tenants(CPU, anchor, (from, 42), |tenant, ns| {
-                assert!(matches!(tenant, Tenant::Thread(0 | 1)), "{tenant:?}");
-                tenants += ns;
+            log.occupants(CPU, anchor, (from, 42), |on_cpu, ns| {
+                assert!(matches!(on_cpu, OnCpu::Thread(0 | 1)), "{on_cpu:?}");
+                occupants += ns;
             });
-            assert_eq!(tenants, 42 - from);
+            assert_eq!(occupants, 42 - from);
         }
-        // Nothing is old enough to forget, so the log grows up to the maximum.
+        // No entry is old enough to forget, so the log grows up to the maximum.
         for room in [20, 40] {
             log.forget_before(30);
             assert_eq!(log.room, room);
@@ -795,7 +798,7 @@ mod tests {
         assert_eq!(log.room, usize::MAX, "from then on the oldest make room");
     }
 
-    /// Whatever happens, intervals that begin later are followed as if nothing had been forgotten.
+    /// In every case, intervals that begin later are followed as if nothing had been forgotten.
     #[test]
     fn who_forgets_reports_the_same_of_what_comes_after() {
         for seed in 1..300_u64 {
@@ -830,7 +833,7 @@ mod tests {
                         (Some((state, about)), _) => {
                             log.begin(thread, Begin { time, state, cpu, about });
                         }
-                        (None, 6) => log.tenant(cpu, time, Tenant::Idle),
+                        (None, 6) => log.set_on_cpu(cpu, time, OnCpu::Idle),
                         (None, 7) => log.taken(thread, taken),
                         (None, _) => log.lock(thread, time, lock),
                     }
@@ -843,7 +846,7 @@ mod tests {
                 }
                 let from = since + pick(time - since + 1);
                 let to = from + pick(time - from + 1);
-                for wakers in [Wakers::Told, Wakers::Followed] {
+                for wakers in [Wakers::OnlyNamed, Wakers::Followed] {
                     let follow = |log: &Log| follow(log, thread, (from, to), wakers);
                     let [all, some] = [&all, &some].map(|log| format!("{:?}", follow(log)));
                     assert_eq!(all, some, "{seed}: {from} to {to}");
@@ -862,7 +865,7 @@ mod tests {
         assert_eq!((log.entries.len(), log.next), (10, 26));
         assert_eq!(log.is_rolling_since(), Some(31));
         for thread in [0, 1] {
-            assert_eq!(told(&log, thread), expected(thread, 31..41));
+            assert_eq!(reported(&log, thread), expected(thread, 31..41));
         }
         // For only some of these, more time was taken than the field can hold.
         assert_eq!(log.large.len(), 7);

@@ -5,7 +5,7 @@ use std::collections::HashMap;
 use fxtrec_units::escape::line;
 use fxtrec_units::text;
 
-/// Maximum number that is distinguished: there are as many packet addresses as peers.
+/// The maximum number of distinct values: there are as many packet addresses as peers.
 const MOST: usize = 1 << 16;
 
 /// The words for a timer that a thread has set for itself before it slept.
@@ -14,7 +14,7 @@ pub const OWN_TIMER: &str = "its own timer";
 const PACKET: &str = "packet";
 const REQUEST: &str = "request";
 
-/// One of the origins in a recording; the default is an unknown one.
+/// One of the origins in a recording; the default is an unknown origin.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Origin(u32);
 
@@ -37,18 +37,18 @@ impl Origin {
 }
 
 /// An origin: its kind, and which timer, device, interrupt or packet it is. Empty if that is not recorded.
-type Told = (Box<str>, Box<str>);
+type Key = (Box<str>, Box<str>);
 
 /// All of a recording.
 #[derive(Debug)]
 pub struct Origins {
-    told: Vec<Told>,
-    by_name: HashMap<Told, Origin>,
+    all: Vec<Key>,
+    by_name: HashMap<Key, Origin>,
 }
 
 impl Default for Origins {
     fn default() -> Origins {
-        let mut origins = Origins { told: Vec::new(), by_name: HashMap::new() };
+        let mut origins = Origins { all: Vec::new(), by_name: HashMap::new() };
         for (kind, name) in OWN_TIMERS {
             origins.of(Some(kind), Some(name));
         }
@@ -64,21 +64,21 @@ impl Origins {
         // For a packet the sender matters; distinguishing the many receiving sockets of a server would give too many origins.
         let own_end = (kind == PACKET).then(|| name.rsplit_once(' ')).flatten();
         let name = own_end.filter(|it| it.0.contains(' ')).map_or(name, |(peer, _)| peer);
-        let told: Told = (kind.into(), name.into());
-        if let Some(known) = self.by_name.get(&told) {
+        let key: Key = (kind.into(), name.into());
+        if let Some(known) = self.by_name.get(&key) {
             return *known;
         }
-        if self.told.len() >= MOST {
+        if self.all.len() >= MOST {
             return Origin::default();
         }
-        self.told.push(told.clone());
-        let new = Origin(self.told.len() as u32);
-        self.by_name.insert(told, new);
+        self.all.push(key.clone());
+        let new = Origin(self.all.len() as u32);
+        self.by_name.insert(key, new);
         new
     }
 
     fn get(&self, origin: Origin) -> Option<(&str, &str)> {
-        let (kind, name) = self.told.get((origin.0 as usize).checked_sub(1)?)?;
+        let (kind, name) = self.all.get((origin.0 as usize).checked_sub(1)?)?;
         Some((kind, name))
     }
 
@@ -87,7 +87,7 @@ impl Origins {
         Some(self.get(origin)?.0)
     }
 
-    /// Which one of this kind it is.
+    /// Distinguishes origins of the same kind.
     pub fn name(&self, origin: Origin) -> Option<&str> {
         Some(self.get(origin)?.1).filter(|name| !name.is_empty())
     }

@@ -9,7 +9,7 @@ use crate::chain::{Blocked, Ended, Frame, What};
 use crate::log::Taken;
 use crate::origins::Origin;
 use crate::threads::Index;
-use crate::track::{By, Reason, Tenant};
+use crate::track::{By, OnCpu, Reason};
 
 /// What distinguishes parts.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -18,7 +18,7 @@ pub enum Key {
     Stolen,
     Interrupts,
     OnCpuUndivided,
-    Waiting(Tenant),
+    Waiting(OnCpu),
     Throttled(Option<u32>),
     Blocked { class: Class, syscall: Option<u64>, ended: Option<EndedBy>, uninterruptible: bool },
     Underway,
@@ -84,13 +84,13 @@ pub fn sums(frame: &Frame, class: impl Fn(&Blocked) -> Class) -> Vec<(Key, (u64,
                 add(Key::Interrupts, irq);
             }
             What::Ran { taken: None, all_taken, .. } => {
-                // At most this much; the rest is its own time, but which part is unknown.
+                // At most this much was taken from it; the rest is the thread's own time on the CPU.
                 let taken = length.min(*all_taken);
                 add(Key::OnCpu, length - taken);
                 add(Key::OnCpuUndivided, taken);
             }
             What::Waited { shares, .. } => {
-                shares.iter().for_each(|&(tenant, ns)| add(Key::Waiting(tenant), ns));
+                shares.iter().for_each(|&(on_cpu, ns)| add(Key::Waiting(on_cpu), ns));
             }
             What::Throttled { cgroup } => add(Key::Throttled(*cgroup), length),
             What::Blocked(blocked) => {

@@ -9,7 +9,7 @@ use rustc_hash::FxHashMap;
 use crate::chain::{self, Frame, Wakers};
 use crate::log::{Log, Taken};
 use crate::threads::Index;
-use crate::track::{Begin, Lock, Request, Sink, Tenant, Tracker};
+use crate::track::{Begin, Lock, OnCpu, Request, Sink, Tracker};
 
 /// A pass in progress.
 struct Pass<'a, S> {
@@ -79,8 +79,8 @@ struct Late {
     thread: Index,
     at: usize,
     frame: Frame,
-    /// Whether the slice is over, too.
-    is_told: bool,
+    /// Whether the slice has ended as well.
+    is_reported: bool,
 }
 
 impl<T, F> std::fmt::Debug for Follower<'_, T, F> {
@@ -98,9 +98,9 @@ impl<'a, T: Lasting, F: FnMut(&Tracker, usize, Frame)> Follower<'a, T, F> {
         Follower { log: Log::new(most), open, intervals, begin, wakers, late: Vec::new(), found }
     }
 
-    /// Follows those that end before `time`. The time taken from a slice is reported when the slice ends, so an interval that ends within a
-    /// slice waits for that. This is not done if wakers are only named: there are many of those intervals, and time without a known cause
-    /// counts as the thread's own.
+    /// Follows the intervals that end before `time`. The time taken from a slice is reported when the slice ends, so an interval that ends
+    /// within a slice waits for that. This is not done if wakers are only named: there are many of those intervals, and time without a
+    /// known cause counts as the thread's own.
     #[cold]
     fn close(&mut self, tracker: &Tracker, time: u64) {
         while let Some(&at) = self.open.last() {
@@ -110,15 +110,15 @@ impl<'a, T: Lasting, F: FnMut(&Tracker, usize, Frame)> Follower<'a, T, F> {
                 break;
             }
             self.open.pop();
-            let Some(thread) = tracker.roster.find(koid) else { continue };
+            let Some(thread) = tracker.known_threads.find(koid) else { continue };
             match self.wakers {
                 Wakers::Followed => tracker.settle(self),
-                Wakers::Told => tracker.settle_thread(thread, self),
+                Wakers::OnlyNamed => tracker.settle_thread(thread, self),
             }
             let frame = chain::follow(&self.log, thread, (from, to), self.wakers);
             let is_in_slice = self.log.has_cpu_since(thread).is_some_and(|since| since < to);
             match is_in_slice && self.wakers == Wakers::Followed {
-                true => self.late.push(Late { thread, at, frame, is_told: false }),
+                true => self.late.push(Late { thread, at, frame, is_reported: false }),
                 false => (self.found)(tracker, at, frame),
             }
         }
@@ -135,7 +135,7 @@ impl<'a, T: Lasting, F: FnMut(&Tracker, usize, Frame)> Follower<'a, T, F> {
     /// Reports intervals whose last slice has ended, or all.
     fn tell_late(&mut self, tracker: &Tracker, all: bool) {
         for late in std::mem::take(&mut self.late) {
-            match late.is_told || all {
+            match late.is_reported || all {
                 true => (self.found)(tracker, late.at, late.frame),
                 false => self.late.push(late),
             }
@@ -154,7 +154,7 @@ impl<T: Lasting, F: FnMut(&Tracker, usize, Frame)> Sink for Follower<'_, T, F> {
     fn begin(&mut self, thread: Index, begin: Begin) {
         self.log.begin(thread, begin);
         for late in self.late.iter_mut().filter(|late| late.thread == thread) {
-            late.is_told = true;
+            late.is_reported = true;
         }
     }
 
@@ -165,9 +165,9 @@ impl<T: Lasting, F: FnMut(&Tracker, usize, Frame)> Sink for Follower<'_, T, F> {
     fn taken(&mut self, thread: Index, steal: u64, irq: u64) {
         let taken = Taken { steal, irq };
         self.log.taken(thread, taken);
-        let waits = |late: &&mut Late| late.thread == thread && !late.is_told;
+        let waits = |late: &&mut Late| late.thread == thread && !late.is_reported;
         for late in self.late.iter_mut().filter(waits) {
-            late.is_told = true;
+            late.is_reported = true;
             late.frame.end_in_slice(taken);
         }
     }
@@ -189,8 +189,8 @@ impl<T: Lasting, F: FnMut(&Tracker, usize, Frame)> Sink for Follower<'_, T, F> {
     }
 
     #[inline]
-    fn tenant(&mut self, cpu: Cpu, time: u64, tenant: Tenant) {
-        self.log.tenant(cpu, time, tenant);
+    fn on_cpu(&mut self, cpu: Cpu, time: u64, on_cpu: OnCpu) {
+        self.log.set_on_cpu(cpu, time, on_cpu);
     }
 
     #[inline]
@@ -210,7 +210,7 @@ impl<T: Lasting, F: FnMut(&Tracker, usize, Frame)> Sink for Follower<'_, T, F> {
     }
 }
 
-/// Keeps what is needed to follow an interval whose thread is known only after the pass.
+/// Keeps the data that is needed to follow an interval whose thread is known only after the pass.
 ///
 /// ```text
 ///   a Follower   knows whose interval it is, and follows it as soon as it is over: a second pass over the trace
@@ -223,25 +223,25 @@ pub struct Keeper {
     to: u64,
     /// Whether later entries exist that are not kept.
     is_over: bool,
-    /// The time taken from the slices in which threads were at the end; `None` for threads that have changed state since.
+    /// The time taken from the current slices of threads; `None` for threads that have changed state since.
     late: FxHashMap<Index, Option<Taken>>,
 }
 
 impl Keeper {
-    /// Nothing before `from` or after `to` matters. Maximum number of entries that are kept.
+    /// Events before `from` and after `to` are irrelevant. Maximum number of entries that are kept.
     pub fn new((from, to): (u64, u64), most: usize) -> Keeper {
         let late = FxHashMap::default();
         Keeper { log: Log::new(most), from, to, is_over: false, late }
     }
 
-    /// What the thread did in an interval, after the whole trace. `None` if a second pass is needed.
+    /// What the thread did in an interval; called after the whole trace was read. `None` if a second pass is needed.
     pub fn follow(mut self, tracker: &Tracker, interval: Interval) -> Option<Frame> {
         let Interval { koid, from, to } = interval;
         // Later records may show that the interval is doubtful.
         if to < tracker.now && tracker.losses > 0 {
             return None;
         }
-        let thread = tracker.roster.find(koid)?;
+        let thread = tracker.known_threads.find(koid)?;
         if let Some(Some(taken)) = self.late.get(&thread) {
             self.log.taken(thread, *taken);
         }
@@ -309,9 +309,9 @@ impl Sink for Keeper {
     }
 
     #[inline]
-    fn tenant(&mut self, cpu: Cpu, time: u64, tenant: Tenant) {
+    fn on_cpu(&mut self, cpu: Cpu, time: u64, on_cpu: OnCpu) {
         if !self.is_over {
-            self.log.tenant(cpu, time, tenant);
+            self.log.set_on_cpu(cpu, time, on_cpu);
         }
     }
 

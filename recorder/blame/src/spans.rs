@@ -85,7 +85,7 @@ pub struct Spans {
     names: Vec<Name>,
     /// By name, the numbers of the names of all categories.
     by_name: FxHashMap<Box<str>, Vec<u32>>,
-    /// Whether there were more spans than are kept.
+    /// Whether there were more spans than the maximum.
     pub too_many: bool,
 }
 
@@ -224,8 +224,8 @@ impl Spans {
         median(of_these.map(Span::length).collect())
     }
 
-    /// The program's span that exceeds the median of its name the most, among those that `fits` accepts, with the number of spans of that
-    /// name and the median. `None` if no span is longer than the median of its name.
+    /// The program's span that most exceeds the median of its name, among those that `fits` accepts, with the number of spans of that name
+    /// and the median. `None` if no span is longer than the median of its name.
     pub fn worst(&self, fits: impl Fn(&Span) -> bool) -> Option<(&Span, (u64, u64))> {
         let medians = self.medians();
         let beyond = |span: &&Span| {
@@ -251,7 +251,7 @@ impl Spans {
     }
 }
 
-/// Puts a span on a track. Most tracks have one span, while a vector would begin with room for four.
+/// Puts a span on a track. Most tracks have one span, but a vector would start with a capacity of four.
 fn put(track: &mut Vec<Span>, span: Span) {
     if track.capacity() == 0 {
         track.reserve_exact(1);

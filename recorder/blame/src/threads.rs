@@ -20,8 +20,8 @@ pub type Index = u32;
 /// Names that are kept for each thread in addition to the last one.
 const MOST_NAMES: usize = 8;
 
-/// The providers of a trace that record the scheduler as fxtrec does. Other providers are programs that report on themselves; their events
-/// about scheduling or about the recording are ignored.
+/// The providers of a trace that record the scheduler as fxtrec does. Other providers are programs that record their own events; their
+/// events about scheduling or about the recording are ignored.
 #[derive(Clone, Debug, Default)]
 pub struct Recorders(Vec<ProviderId>);
 
@@ -32,14 +32,14 @@ impl Recorders {
         }
     }
 
-    /// Whether a record is of one of them. If none is known, any record may be.
+    /// Whether a record belongs to one of these threads. If no such thread is known, any record may belong to one.
     pub fn have(&self, provider: Option<ProviderId>) -> bool {
         self.0.is_empty() || provider.is_some_and(|id| self.0.contains(&id))
     }
 }
 
 /// The limit, in bytes, for names that programs gave their threads and processes, with the overhead of each.
-pub const MOST_TOLD_BYTES: usize = 32 << 20;
+pub const MOST_NAME_BYTES: usize = 32 << 20;
 
 /// The overhead of a thread or process with a name, in bytes: slots in a half-full map.
 const NAMED_BYTES: usize = 160;
@@ -57,13 +57,13 @@ pub struct NameBudget {
 }
 
 impl NameBudget {
-    /// Reserves memory for a name, which may be new, of a thread or process, which may be new too. False if the limit is reached: then the
-    /// thread or process keeps its previous name.
+    /// Reserves memory for a name, which may be new, of a thread or process, which may be new too. Returns false if the limit is reached:
+    /// the thread or process then keeps its previous name.
     pub fn has_room(&mut self, name: &str, is_new_name: bool, is_new: bool) -> bool {
         // It may also be kept as an earlier name.
         let for_name = if is_new_name { NAME_BYTES + 2 * name.len() } else { 0 };
         let bytes = for_name + if is_new { NAMED_BYTES } else { 0 };
-        let has_room = self.bytes + bytes <= MOST_TOLD_BYTES;
+        let has_room = self.bytes + bytes <= MOST_NAME_BYTES;
         match has_room {
             true => self.bytes += bytes,
             false => self.left_out = self.left_out.saturating_add(1),
@@ -104,25 +104,27 @@ struct Named {
 
 /// All threads of a trace.
 #[derive(Debug, Default)]
-pub struct Roster {
+pub struct KnownThreads {
     /// Whether koids are fxtrec's: thread ids with a generation, and 0 alone is idle.
     pub by_fxtrec: bool,
     indices: FxHashMap<u64, Index>,
     koids: Vec<u64>,
     named: FxHashMap<u64, Named>,
     processes: FxHashMap<u64, Process>,
-    told: NameBudget,
+    name_budget: NameBudget,
 }
 
 #[derive(Debug)]
 struct Process {
     name: Box<str>,
     cgroup: Option<Box<str>>,
+    /// Whether it was in another cgroup before.
+    moved: bool,
     host: Option<Box<str>>,
 }
 
-impl Roster {
-    /// The number of a thread; it gets one if it is new.
+impl KnownThreads {
+    /// The number of a thread, which is assigned if the thread is new.
     #[inline]
     pub fn index(&mut self, koid: u64) -> Index {
         match self.indices.get(&koid) {
@@ -154,8 +156,8 @@ impl Roster {
         self.koids.iter().copied()
     }
 
-    /// Names a process; `is_told` if a program reported the name.
-    pub fn name_process(&mut self, object: &KernelObject<'_>, is_told: bool) {
+    /// Names a process; `is_reported` if a program reported the name.
+    pub fn name_process(&mut self, object: &KernelObject<'_>, is_reported: bool) {
         let known = self.processes.get(&object.koid.0);
         let is_new_name = known.is_none_or(|known| *known.name != *object.name);
         let cgroup = object.args.str("cgroup");
@@ -164,31 +166,34 @@ impl Roster {
         let host = object.args.str("host");
         let is_new_host = host.is_some() && known.is_none_or(|it| it.host.as_deref() != host);
         let is_new = known.is_none();
-        if is_told
-            && !(self.told.has_room(object.name, is_new_name, is_new)
-                && self.told.has_room(cgroup.unwrap_or_default(), is_new_cgroup, false)
-                && self.told.has_room(host.unwrap_or_default(), is_new_host, false))
+        if is_reported
+            && !(self.name_budget.has_room(object.name, is_new_name, is_new)
+                && self.name_budget.has_room(cgroup.unwrap_or_default(), is_new_cgroup, false)
+                && self.name_budget.has_room(host.unwrap_or_default(), is_new_host, false))
         {
             return;
         }
         let (cgroup, host): (Option<Box<str>>, Option<Box<str>>) =
             (cgroup.map(Into::into), host.map(Into::into));
         let known = self.processes.remove(&object.koid.0);
-        let (known_cgroup, known_host) = known.map_or((None, None), |it| (it.cgroup, it.host));
+        let (known_cgroup, known_host, moved) =
+            known.map_or((None, None, false), |it| (it.cgroup, it.host, it.moved));
+        let moved = moved || !is_reported && is_new_cgroup && known_cgroup.is_some();
         // Programs know only their names.
-        let (cgroup, host) = match is_told {
+        let (cgroup, host) = match is_reported {
             true => (known_cgroup.or(cgroup), known_host.or(host)),
             false => (cgroup.or(known_cgroup), host.or(known_host)),
         };
-        self.processes.insert(object.koid.0, Process { name: object.name.into(), cgroup, host });
+        let name = object.name.into();
+        self.processes.insert(object.koid.0, Process { name, cgroup, moved, host });
     }
 
-    /// Names a thread; `is_told` if a program reported the name.
-    pub fn name_thread(&mut self, object: &KernelObject<'_>, is_told: bool) {
+    /// Names a thread; `is_reported` if a program reported the name.
+    pub fn name_thread(&mut self, object: &KernelObject<'_>, is_reported: bool) {
         let known = self.named.get(&object.koid.0);
         let is_new_name = known.is_none_or(|known| *known.comm != *object.name);
         let is_new = known.is_none();
-        if is_told && !self.told.has_room(object.name, is_new_name, is_new) {
+        if is_reported && !self.name_budget.has_room(object.name, is_new_name, is_new) {
             return;
         }
         let process = object.process().map(|Koid(process)| process);
@@ -215,7 +220,12 @@ impl Roster {
         self.processes.get(&koid).map(|process| &*process.name)
     }
 
-    /// The path of the process's cgroup, if known.
+    /// The path of the cgroup that the process was in all the time, if known.
+    pub fn only_cgroup(&self, koid: u64) -> Option<&str> {
+        self.processes.get(&koid).filter(|it| !it.moved)?.cgroup.as_deref()
+    }
+
+    /// The path of the process's last cgroup, if known.
     pub fn cgroup(&self, koid: u64) -> Option<&str> {
         self.processes.get(&koid)?.cgroup.as_deref()
     }
@@ -229,8 +239,8 @@ impl Roster {
         if self.by_fxtrec { koid & ((1 << ID_BITS) - 1) } else { koid }
     }
 
-    /// Takes over the names for another pass over the same trace.
-    pub fn with_names_of(&mut self, other: Roster) {
+    /// Moves the names to another pass over the same trace.
+    pub fn with_names_of(&mut self, other: KnownThreads) {
         self.named = other.named;
         self.processes = other.processes;
     }
@@ -246,9 +256,9 @@ pub trait Known {
     fn tid(&self, koid: u64) -> u64;
 }
 
-impl Known for Roster {
+impl Known for KnownThreads {
     fn comm(&self, koid: u64) -> Option<&str> {
-        Roster::comm(self, koid)
+        KnownThreads::comm(self, koid)
     }
 
     fn earlier_names(&self, koid: u64) -> Option<&EarlierNames> {
@@ -256,11 +266,11 @@ impl Known for Roster {
     }
 
     fn process(&self, koid: u64) -> Option<u64> {
-        Roster::process(self, koid)
+        KnownThreads::process(self, koid)
     }
 
     fn tid(&self, koid: u64) -> u64 {
-        Roster::tid(self, koid)
+        KnownThreads::tid(self, koid)
     }
 }
 
@@ -272,13 +282,13 @@ impl Known for Roster {
 pub struct CommandThreads {
     /// COMMAND's process.
     pub process: Option<u64>,
-    /// The processes that made the recording: one, or one for each recording that was merged.
+    /// The processes that made the recording: one, or one for each merged recording.
     pub recorders: Vec<u64>,
     /// Threads that one of them woke for the first time, without any earlier record.
     born: FxHashSet<u64>,
     /// COMMAND's processes in all merged recordings.
     commands: FxHashSet<u64>,
-    /// Processes with a thread that has the name of one of a recorder's.
+    /// Processes with a thread whose name is that of a recorder's thread.
     like_recorders: FxHashSet<u64>,
     /// Processes that a recorder created for its own work: all its children except COMMAND's process.
     made: FxHashSet<u64>,
@@ -287,10 +297,10 @@ pub struct CommandThreads {
 }
 
 impl CommandThreads {
-    /// Whether the thread is one of these.
-    pub fn has(&self, roster: &impl Known, koid: u64) -> bool {
+    /// Whether the thread belongs to a recorder.
+    pub fn has(&self, known_threads: &impl Known, koid: u64) -> bool {
         let Some(command) = self.process else { return false };
-        let process = roster.process(koid);
+        let process = known_threads.process(koid);
         let born = |koid| self.born.contains(&koid);
         koid == command || process == Some(command) || born(koid) || process.is_some_and(born)
     }
@@ -301,7 +311,7 @@ impl CommandThreads {
         self.commands.insert(process);
     }
 
-    /// Whether it is COMMAND's process, or in merged recordings one of them.
+    /// Whether this is COMMAND's process or, in merged recordings, one of the COMMAND processes.
     pub fn is_command(&self, process: u64) -> bool {
         self.commands.contains(&process)
     }
@@ -316,11 +326,11 @@ impl CommandThreads {
         }
     }
 
-    /// Whether the thread is one of those that made the recording.
-    pub fn is_recorder(&self, roster: &impl Known, koid: u64) -> bool {
-        let process = roster.process(koid);
+    /// Whether the thread belongs to a process that made the recording.
+    pub fn is_recorder(&self, known_threads: &impl Known, koid: u64) -> bool {
+        let process = known_threads.process(koid);
         let is_own = |koid| self.recorders.contains(&koid) || self.made.contains(&koid);
-        is_own(koid) || process.is_some_and(|it| is_own(it) || self.is_another(roster, it))
+        is_own(koid) || process.is_some_and(|it| is_own(it) || self.is_another(known_threads, it))
     }
 
     /// A recording names a thread.
@@ -331,19 +341,19 @@ impl CommandThreads {
     }
 
     /// Whether the process is another recorder, such as the daemon, according to the names of its threads.
-    fn is_another(&self, roster: &impl Known, process: u64) -> bool {
+    fn is_another(&self, known_threads: &impl Known, process: u64) -> bool {
         self.like_recorders.contains(&process)
             && !self.commands.contains(&process)
-            && matches!(roster.comm(process), Some("fxtrec" | "fxtrec-output"))
+            && matches!(known_threads.comm(process), Some("fxtrec" | "fxtrec-output"))
     }
 
-    /// Whether the thread is certainly none of these. Always false if COMMAND is unknown.
-    pub fn is_without(&self, roster: &impl Known, koid: u64) -> bool {
+    /// Whether the thread certainly belongs to none of these. Always false if COMMAND is unknown.
+    pub fn is_without(&self, known_threads: &impl Known, koid: u64) -> bool {
         let doubtful = |koid| self.doubtful.contains(&koid);
         self.process.is_some()
-            && !self.has(roster, koid)
+            && !self.has(known_threads, koid)
             && !doubtful(koid)
-            && !roster.process(koid).is_some_and(doubtful)
+            && !known_threads.process(koid).is_some_and(doubtful)
     }
 
     /// A thread without earlier records is woken. A new thread has the name of the thread that created it, which is also the one that wakes
@@ -351,14 +361,14 @@ impl CommandThreads {
     /// around in between.
     pub fn first_woken(
         &mut self,
-        roster: &impl Known,
+        known_threads: &impl Known,
         koid: u64,
         (waker, interrupt): (Option<Koid>, bool),
     ) {
-        let inherits_from = |waker: u64| inherits(roster, koid, waker);
+        let inherits_from = |waker: u64| inherits(known_threads, koid, waker);
         if let (Some(Koid(waker)), false) = (waker, interrupt)
             && !self.commands.contains(&koid)
-            && self.is_recorder(roster, waker)
+            && self.is_recorder(known_threads, waker)
             && inherits_from(waker)
         {
             self.made.insert(koid);
@@ -371,14 +381,14 @@ impl CommandThreads {
             None | Some(Koid(0)) => {
                 self.doubtful.insert(koid);
             }
-            Some(Koid(waker)) if self.has(roster, waker) => {
-                match inherits_from(waker) && roster.tid(koid) > roster.tid(command) {
+            Some(Koid(waker)) if self.has(known_threads, waker) => {
+                match inherits_from(waker) && known_threads.tid(koid) > known_threads.tid(command) {
                     true => self.born.insert(koid),
                     false => self.doubtful.insert(koid),
                 };
             }
             Some(Koid(waker)) => {
-                if !self.is_without(roster, waker) {
+                if !self.is_without(known_threads, waker) {
                     self.doubtful.insert(koid);
                 }
             }
@@ -386,12 +396,12 @@ impl CommandThreads {
     }
 }
 
-/// Whether a thread may be one that `creator` has made: a new thread has the name of its creator.
-pub fn inherits(roster: &impl Known, koid: u64, creator: u64) -> bool {
-    let first = roster.earlier_names(koid).and_then(EarlierNames::first);
-    first.or(roster.comm(koid)).is_some_and(|name| {
-        roster.comm(creator) == Some(name)
-            || roster.earlier_names(creator).is_some_and(|names| names.has(name))
+/// Whether `creator` may have created the thread: a new thread has the name of its creator.
+pub fn inherits(known_threads: &impl Known, koid: u64, creator: u64) -> bool {
+    let first = known_threads.earlier_names(koid).and_then(EarlierNames::first);
+    first.or(known_threads.comm(koid)).is_some_and(|name| {
+        known_threads.comm(creator) == Some(name)
+            || known_threads.earlier_names(creator).is_some_and(|names| names.has(name))
     })
 }
 
@@ -402,25 +412,25 @@ mod tests {
     const COMMAND: u64 = 500;
 
     /// Threads of fxtrec's traces, whose koids are their ids: COMMAND, a thread that existed before, and others by name.
-    fn family() -> (Roster, CommandThreads) {
-        let mut roster = Roster { by_fxtrec: true, ..Roster::default() };
+    fn family() -> (KnownThreads, CommandThreads) {
+        let mut known_threads = KnownThreads { by_fxtrec: true, ..KnownThreads::default() };
         for (koid, comm) in
             [(COMMAND, "app"), (400, "shell"), (510, "app"), (520, "shell"), (530, "x")]
         {
-            roster
+            known_threads
                 .named
                 .insert(koid, Named { comm: comm.into(), process: Some(koid), ..Named::default() });
-            roster.index(koid);
+            known_threads.index(koid);
         }
-        (roster, CommandThreads { process: Some(COMMAND), ..CommandThreads::default() })
+        (known_threads, CommandThreads { process: Some(COMMAND), ..CommandThreads::default() })
     }
 
     #[test]
     fn who_is_made_by_commands_threads_is_one_of_them_and_by_others_a_stranger() {
-        let (roster, mut family) = family();
-        family.first_woken(&roster, 510, (Some(Koid(COMMAND)), false));
-        family.first_woken(&roster, 520, (Some(Koid(400)), false));
-        let is = |koid| (family.has(&roster, koid), family.is_without(&roster, koid));
+        let (known_threads, mut family) = family();
+        family.first_woken(&known_threads, 510, (Some(Koid(COMMAND)), false));
+        family.first_woken(&known_threads, 520, (Some(Koid(400)), false));
+        let is = |koid| (family.has(&known_threads, koid), family.is_without(&known_threads, koid));
         assert_eq!(
             [COMMAND, 510, 520, 400].map(is),
             [(true, false), (true, false), (false, true), (false, true)]
@@ -429,25 +439,25 @@ mod tests {
 
     #[test]
     fn a_process_that_the_recorder_made_for_itself_is_the_recorders_and_command_is_not() {
-        let (mut roster, mut family) = family();
+        let (mut known_threads, mut family) = family();
         family.is_recorded_by(400);
         // COMMAND of another recording, after a merge.
         family.has_command(520);
         family.has_command(COMMAND);
         // All of them begin with the name of their creator.
         for (koid, before) in [(COMMAND, "shell"), (520, "shell"), (530, "shell"), (510, "other")] {
-            roster.named.get_mut(&koid).expect("it has a name").earlier.add(before);
+            known_threads.named.get_mut(&koid).expect("it has a name").earlier.add(before);
         }
         for koid in [COMMAND, 520, 530, 510] {
-            family.first_woken(&roster, koid, (Some(Koid(400)), false));
+            family.first_woken(&known_threads, koid, (Some(Koid(400)), false));
         }
-        let is = |koid| family.is_recorder(&roster, koid);
+        let is = |koid| family.is_recorder(&known_threads, koid);
         assert_eq!([400, 530, COMMAND, 520, 510].map(is), [true, true, false, false, false]);
     }
 
     #[test]
     fn another_recorder_is_known_by_the_names_of_its_threads() {
-        let (mut roster, mut family) = family();
+        let (mut known_threads, mut family) = family();
         // `fxtrec report` has no such thread, and a program with such a thread may be anything.
         for (koid, process, comm) in [
             (600, 600, "fxtrec"),
@@ -458,44 +468,52 @@ mod tests {
             (801, 800, "fxtrec-drain"),
         ] {
             let process = Some(process);
-            roster.named.insert(koid, Named { comm: comm.into(), process, ..Named::default() });
+            known_threads
+                .named
+                .insert(koid, Named { comm: comm.into(), process, ..Named::default() });
             family.is_named(comm, process);
         }
-        let is = |koid| family.is_recorder(&roster, koid);
+        let is = |koid| family.is_recorder(&known_threads, koid);
         assert_eq!([600, 601, 700, 701, 801].map(is), [true, true, false, false, false]);
         family.has_command(600);
-        assert!(!family.is_recorder(&roster, 601), "it is what was recorded");
+        assert!(!family.is_recorder(&known_threads, 601), "it is what was recorded");
     }
 
     #[test]
     fn who_was_made_by_command_under_a_name_that_it_had_then_is_one_of_them() {
-        let (mut roster, mut family) = family();
+        let (mut known_threads, mut family) = family();
         // The shell that created it has become another program, and so have its children, before the first record of the scheduler.
         for (koid, before) in [(COMMAND, "sh"), (530, "sh"), (400, "sh")] {
-            roster.named.get_mut(&koid).expect("it has a name").earlier.add(before);
+            known_threads.named.get_mut(&koid).expect("it has a name").earlier.add(before);
         }
-        family.first_woken(&roster, 530, (Some(Koid(COMMAND)), false));
-        assert!(family.has(&roster, 530));
+        family.first_woken(&known_threads, 530, (Some(Koid(COMMAND)), false));
+        assert!(family.has(&known_threads, 530));
         // A stranger that existed earlier is not among them, whatever its name.
-        family.first_woken(&roster, 400, (Some(Koid(COMMAND)), false));
-        assert!(!family.has(&roster, 400));
+        family.first_woken(&known_threads, 400, (Some(Koid(COMMAND)), false));
+        assert!(!family.has(&known_threads, 400));
     }
 
     #[test]
     fn of_whom_it_is_not_known_who_made_them_nobody_says_anything() {
         for waker in [None, Some(Koid(0)), Some(Koid(COMMAND))] {
-            let (roster, mut family) = family();
+            let (known_threads, mut family) = family();
             // Not even if COMMAND woke it, because its name differs.
-            family.first_woken(&roster, 530, (waker, false));
-            assert!(!family.has(&roster, 530) && !family.is_without(&roster, 530), "{waker:?}");
+            family.first_woken(&known_threads, 530, (waker, false));
+            assert!(
+                !family.has(&known_threads, 530) && !family.is_without(&known_threads, 530),
+                "{waker:?}"
+            );
             // The same holds for threads that it creates.
-            family.first_woken(&roster, 520, (Some(Koid(530)), false));
-            assert!(!family.has(&roster, 520) && !family.is_without(&roster, 520), "{waker:?}");
+            family.first_woken(&known_threads, 520, (Some(Koid(530)), false));
+            assert!(
+                !family.has(&known_threads, 520) && !family.is_without(&known_threads, 520),
+                "{waker:?}"
+            );
         }
-        let (roster, mut family) = family();
-        family.first_woken(&roster, 530, (None, true));
-        assert!(family.is_without(&roster, 530), "an interrupt makes nobody");
+        let (known_threads, mut family) = family();
+        family.first_woken(&known_threads, 530, (None, true));
+        assert!(family.is_without(&known_threads, 530), "an interrupt makes nobody");
         family.process = None;
-        assert!(!family.is_without(&roster, 530), "without COMMAND nobody is a stranger");
+        assert!(!family.is_without(&known_threads, 530), "without COMMAND nobody is a stranger");
     }
 }

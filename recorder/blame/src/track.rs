@@ -1,12 +1,12 @@
 //! Derives the states of threads from records: feeds the [scheduling machine](fxtrec_sched), and reports each new state to a [`Sink`].
 //!
-//! A thread *enters* a state at a time, on a CPU. Its previous state ends then, unless that is doubtful: then the thread first enters
-//! [`State::Unknown`], at the time from which nothing is certain, for a [`Reason`]. So every thread's time is a list of stretches without
-//! gaps, and unknown time is a stretch, too.
+//! A thread *enters* a state at a time, on a CPU. Its previous state ends at that time. If the end is uncertain, the thread first enters
+//! [`State::Unknown`], for a [`Reason`], at the time from which nothing is certain. So every thread's time is a list of intervals without
+//! gaps, and unknown time is an interval too.
 
 mod sink;
 
-pub use sink::{About, Begin, By, Lock, Reason, Request, Sink, Tenant};
+pub use sink::{About, Begin, By, Lock, OnCpu, Reason, Request, Sink};
 
 use std::collections::HashMap;
 
@@ -25,7 +25,7 @@ use fxtrec_units::lock_kind::LockKind;
 
 use crate::cpus::CpuNames;
 use crate::origins::Origins;
-use crate::threads::{CommandThreads, Index, Recorders, Roster, inherits};
+use crate::threads::{CommandThreads, Index, KnownThreads, Recorders, inherits};
 use crate::{Causes, trigger};
 
 /// The provider name of fxtrec in a trace, and the category of its events about the recording.
@@ -72,13 +72,13 @@ struct Gap {
     /// The time from which events may be missing.
     begin: u64,
     /// When the gap was reported.
-    told: u64,
+    reported: u64,
 }
 
 /// The machine, and what is known about the recording so far.
 #[derive(Debug)]
 pub struct Tracker {
-    pub roster: Roster,
+    pub known_threads: KnownThreads,
     pub family: CommandThreads,
     pub origin: Origin,
     /// The names of CPUs.
@@ -89,7 +89,7 @@ pub struct Tracker {
     pub now: u64,
     /// The number of gaps.
     pub losses: u64,
-    /// Whether the trace ends in the middle of a record, or has none.
+    /// Whether the trace ends in the middle of a record, or is empty.
     pub is_truncated: bool,
     /// Whether it has stacks.
     pub has_stacks: bool,
@@ -119,11 +119,11 @@ struct Side {
     no_thread: Option<Occupant>,
 }
 
-fn tenant(occupant: Occupant) -> Tenant {
+fn on_cpu(occupant: Occupant) -> OnCpu {
     match occupant {
-        Occupant::Idle => Tenant::Idle,
-        Occupant::NotRecorded => Tenant::OutOfScope,
-        Occupant::Thread(thread) => Tenant::Thread(thread as Index),
+        Occupant::Idle => OnCpu::Idle,
+        Occupant::NotRecorded => OnCpu::OutOfScope,
+        Occupant::Thread(thread) => OnCpu::Thread(thread as Index),
     }
 }
 
@@ -132,9 +132,9 @@ fn unknown(time: u64, cpu: Cpu, reason: Reason) -> Begin {
 }
 
 impl Tracker {
-    pub fn new(roster: Roster) -> Tracker {
+    pub fn new(known_threads: KnownThreads) -> Tracker {
         Tracker {
-            roster,
+            known_threads,
             family: CommandThreads::default(),
             origin: Origin::default(),
             cpus: CpuNames::default(),
@@ -163,10 +163,10 @@ impl Tracker {
 
     /// Whether it is certain that COMMAND did not start this thread.
     pub fn is_stranger(&self, thread: Index) -> bool {
-        self.family.is_without(&self.roster, self.roster.koid(thread))
+        self.family.is_without(&self.known_threads, self.known_threads.koid(thread))
     }
 
-    /// The delay that fired a trigger, if the file was written for one.
+    /// The delay that fired a trigger, if the file is the snapshot of a trigger.
     pub fn fired(&self) -> Option<&trigger::Fired> {
         self.fired.as_ref()
     }
@@ -192,7 +192,7 @@ impl Tracker {
         self.pending = Pending::Damage;
     }
 
-    /// Processes the next record. Returns false when no more are needed.
+    /// Processes the next record. Returns false when no more records are needed.
     #[inline(always)]
     pub fn take<S: Sink>(&mut self, item: &Item<'_>, sink: &mut S) -> bool {
         match &item.record {
@@ -209,12 +209,12 @@ impl Tracker {
                 self.legacy_switch(switch, sink)
             }
             Record::KernelObject(object) => {
-                let is_told = !self.recorders.have(item.provider);
+                let is_reported = !self.recorders.have(item.provider);
                 match object.object_type {
-                    ObjectType::Process => self.roster.name_process(object, is_told),
+                    ObjectType::Process => self.known_threads.name_process(object, is_reported),
                     ObjectType::Thread => {
-                        self.roster.name_thread(object, is_told);
-                        if !is_told {
+                        self.known_threads.name_thread(object, is_reported);
+                        if !is_reported {
                             self.family.is_named(object.name, object.process().map(|it| it.0));
                         }
                     }
@@ -239,7 +239,7 @@ impl Tracker {
             }
             Record::ProviderInfo(info) => {
                 if info.name == FXTREC {
-                    self.roster.by_fxtrec = true;
+                    self.known_threads.by_fxtrec = true;
                     self.own = Some(info.id);
                     self.recorders.introduce(info.id);
                 }
@@ -289,7 +289,7 @@ impl Tracker {
             return false;
         }
         let (mut out, mut inn) = (self.side(switch.outgoing), self.side(switch.incoming));
-        if !self.roster.by_fxtrec {
+        if !self.known_threads.by_fxtrec {
             if switch.outgoing_weight() == Some(IDLE_WEIGHT) {
                 out.no_thread = Some(Occupant::Idle);
             }
@@ -335,11 +335,11 @@ impl Tracker {
     fn occupant(&mut self, side: Side) -> Occupant {
         match side.no_thread {
             Some(occupant) => occupant,
-            None => Occupant::Thread(self.roster.index(side.koid) as usize),
+            None => Occupant::Thread(self.known_threads.index(side.koid) as usize),
         }
     }
 
-    /// A CPU switches from one thread to another now.
+    /// Handles a switch of a CPU from one thread to another at the current time.
     #[inline(always)]
     fn switch<S: Sink>(
         &mut self,
@@ -376,7 +376,7 @@ impl Tracker {
         let enter = Enter { time, cpu, incoming, inferred };
         match self.machine.enter(&mut self.threads, enter) {
             Some(change) => self.came_in(&change, cpu, inferred, sink),
-            None => sink.tenant(cpu, time.0, tenant(incoming)),
+            None => sink.on_cpu(cpu, time.0, on_cpu(incoming)),
         }
     }
 
@@ -391,8 +391,8 @@ impl Tracker {
     ) {
         let CpuInterval { cpu, since, begin, .. } = left.tenure;
         if left.met == Met::Displaced {
-            // A switch is missing without any record of a loss: which thread had the CPU since the last one is unknown.
-            sink.tenant(cpu, since.0, Tenant::Unknown);
+            // A switch is missing although no loss was recorded: the thread that had the CPU since the last switch is unknown.
+            sink.on_cpu(cpu, since.0, OnCpu::Unknown);
             if let Some(Change { thread, before, .. }) = left.displaced {
                 sink.begin(thread as Index, unknown(before.since.0, cpu, Reason::Inferred));
             }
@@ -405,7 +405,7 @@ impl Tracker {
         // It had the CPU since the trace began, or since the gap ended.
         match outgoing {
             Occupant::Thread(_) => {}
-            other => sink.tenant(cpu, since.0, tenant(other)),
+            other => sink.on_cpu(cpu, since.0, on_cpu(other)),
         }
     }
 
@@ -445,7 +445,7 @@ impl Tracker {
         sink.begin(thread, Begin { time, state: next, cpu, about });
         if let Some(address) = said.futex {
             let owner = said.futex_end_of.or(said.futex_owner);
-            let owner = owner.map(|owner| self.roster.index(owner.0));
+            let owner = owner.map(|owner| self.known_threads.index(owner.0));
             let is_end = said.futex_end_of.is_some();
             sink.lock(thread, time, Lock { address, kernel: None, owner, is_end });
         } else if let Some(address) = said.kernel_lock {
@@ -464,7 +464,7 @@ impl Tracker {
         }
     }
 
-    /// Reports the stretches of its wait in which a quota held a thread back.
+    /// Reports the parts of the thread's wait in which a quota held it back.
     #[inline(always)]
     fn before_it_comes_in<S: Sink>(
         &mut self,
@@ -498,16 +498,16 @@ impl Tracker {
     ) {
         let known = self.machine.knows(&before) && said.held > 0;
         let held = Held::of(before, Nanos(self.now), (said.held, said.held_by));
-        let stretches = held.filter(|_| known).and_then(|held| self.periods.place(held));
-        let Some(stretches) = stretches else {
+        let intervals = held.filter(|_| known).and_then(|held| self.periods.place(held));
+        let Some(intervals) = intervals else {
             let since = self.doubtful_since(&before).unwrap_or(before.since.0);
             let reason = if known { Reason::Unplaced } else { Reason::Lost };
             sink.begin(thread as Index, unknown(since, before.cpu, reason));
             return;
         };
-        for stretch in stretches {
+        for interval in intervals {
             for change in
-                self.machine.held_back(&mut self.threads, thread, stretch).into_iter().flatten()
+                self.machine.held_back(&mut self.threads, thread, interval).into_iter().flatten()
             {
                 let about = About::Queue(before.cpu);
                 let (time, state, cpu) = (change.time.0, change.after, before.cpu);
@@ -538,7 +538,7 @@ impl Tracker {
             return None;
         }
         let since = thread.since.0;
-        let next = self.gaps.partition_point(|gap| gap.told < since);
+        let next = self.gaps.partition_point(|gap| gap.reported < since);
         // If two gaps were reported, the later report may have the earlier beginning.
         let begin = self.gaps[next.min(self.gaps.len())..].iter().map(|gap| gap.begin).min();
         Some(begin.unwrap_or(since).max(since))
@@ -582,12 +582,12 @@ impl Tracker {
             true => WakeupFacts::of(wakeup.args),
             false => WakeupFacts::default(),
         };
-        let thread = match self.roster.find(wakeup.koid.0) {
+        let thread = match self.known_threads.find(wakeup.koid.0) {
             Some(thread) => thread,
             None => {
                 let by = (said.waker, said.interrupt);
-                self.family.first_woken(&self.roster, wakeup.koid.0, by);
-                self.roster.index(wakeup.koid.0)
+                self.family.first_woken(&self.known_threads, wakeup.koid.0, by);
+                self.known_threads.index(wakeup.koid.0)
             }
         };
         let by = match said.waker {
@@ -595,7 +595,7 @@ impl Tracker {
                 By::Interrupt(self.origins.of(said.interrupt_kind, said.interrupt_name))
             }
             Some(Koid(0)) | None => By::Unknown,
-            Some(Koid(waker)) => By::Thread(self.roster.index(waker)),
+            Some(Koid(waker)) => By::Thread(self.known_threads.index(waker)),
         };
         let state = if said.throttled { State::WokenThrottled } else { State::Woken };
         let (cpu, time) = (wakeup.cpu, Nanos(self.now));
@@ -619,7 +619,7 @@ impl Tracker {
                     thread,
                     Request {
                         bytes: request.bytes,
-                        by: request.by.map(|by| self.roster.index(by.0)),
+                        by: request.by.map(|by| self.known_threads.index(by.0)),
                         started: ago(request.started),
                         issued: ago(request.issued),
                     },
@@ -629,7 +629,7 @@ impl Tracker {
         true
     }
 
-    /// Whether a thread that is woken now, without an earlier event, was blocked since the beginning of the trace: it is not new.
+    /// Whether a thread that is woken now, without an earlier event, was blocked since the beginning of the trace, and is not new.
     fn has_existed(&self, koid: u64, before: &Thread, by: By) -> bool {
         if self.losses > 0 || self.narrow || before.since.0 > 0 {
             return false;
@@ -638,8 +638,8 @@ impl Tracker {
             // Interrupts make no threads.
             By::Interrupt(_) => true,
             By::Thread(waker) => {
-                let is_named = self.roster.comm(koid).is_some();
-                is_named && !inherits(&self.roster, koid, self.roster.koid(waker))
+                let is_named = self.known_threads.comm(koid).is_some();
+                is_named && !inherits(&self.known_threads, koid, self.known_threads.koid(waker))
             }
             By::Unknown => false,
         }
@@ -685,7 +685,7 @@ impl Tracker {
                 if event.name == "cpu_online" {
                     self.machine.online(cpu, time);
                 } else if self.machine.offline(cpu, time).is_some() {
-                    sink.tenant(cpu, time.0, Tenant::Unknown);
+                    sink.on_cpu(cpu, time.0, OnCpu::Unknown);
                 }
             }
             _ => {}
@@ -730,7 +730,7 @@ impl Tracker {
         true
     }
 
-    /// A thread moves to another queue. Returns false when that is beyond the requested range.
+    /// A thread moves to another queue. Returns false when the time is beyond the requested range.
     fn migrated<S: Sink>(&mut self, event: &Event<'_>, sink: &mut S) -> bool {
         if !self.advance(event.time, sink) {
             return false;
@@ -738,7 +738,7 @@ impl Tracker {
         let koid = event.thread.thread.0;
         let to = cpu_of(event.args, "dest_cpu").filter(|_| koid != 0);
         let Some(to) = to else { return true };
-        let thread = self.roster.index(koid);
+        let thread = self.known_threads.index(koid);
         if let Some(from) = self.machine.migrate(&mut self.threads, thread as usize, to) {
             let state = self.threads[thread as usize].state;
             let about = About::Queue(from);
@@ -747,7 +747,7 @@ impl Tracker {
         true
     }
 
-    /// Events of one CPU, or of all, are missing up to now.
+    /// Events of one CPU, or of all CPUs, are missing up to the current time.
     #[cold]
     fn gap<S: Sink>(&mut self, cpu: Option<Cpu>, sink: &mut S) {
         let now = self.now;
@@ -763,8 +763,8 @@ impl Tracker {
             let since = self.machine.cpu_state(number).since.0;
             begin = begin.min(since);
             let lost = self.machine.gap(&mut self.threads, number, (Nanos(now), Nanos(now)));
-            // Since the CPU's last switch any thread may have had it; now, the thread that is switched out next has it.
-            sink.tenant(number, since, Tenant::Unknown);
+            // Since the CPU's last switch, any thread may have had it; at the current time, it is the thread that is switched out next.
+            sink.on_cpu(number, since, OnCpu::Unknown);
             if let Some(Change { thread, before, .. }) = lost.change {
                 let since = before.since.0;
                 sink.begin(thread as Index, unknown(since, number, Reason::Lost));
@@ -774,10 +774,10 @@ impl Tracker {
         self.machine.invalidate();
         self.losses += 1;
         if self.gaps.len() < MOST_GAPS {
-            self.gaps.push(Gap { begin, told: now });
+            self.gaps.push(Gap { begin, reported: now });
         } else if let Some(last) = self.gaps.last_mut() {
-            // Too many to distinguish: the last one represents all further ones.
-            *last = Gap { begin: last.begin.min(begin), told: now };
+            // Too many to distinguish: the last entry represents all further ones.
+            *last = Gap { begin: last.begin.min(begin), reported: now };
         }
     }
 

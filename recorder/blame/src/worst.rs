@@ -1,4 +1,4 @@
-//! The worst delay of a recording. The summary of a recording, the report and `fxtrec why` all name the same one.
+//! The worst delay of a recording. The summary of a recording, the report and `fxtrec why` all name the same delay.
 //!
 //! ```text
 //!   state    |- ran -|... blocked, until a thread woke it ...|.. waited for a CPU ..|- ran -|
@@ -54,8 +54,8 @@ pub fn leave_incidents(found: &mut Vec<Delay>, recorded: u64) {
 
 /// The worst delay in a recording of length `recorded`: the longest incident, or the delay of a thread that waited for the delayed one.
 ///
-/// If another thread waited for the chosen one and was nearly as late for that reason, that one is chosen instead, and so on: it is the one
-/// whose work was delayed.
+/// If another thread waited for the chosen one and was nearly as late for that reason, the other thread is chosen instead, and so on: its
+/// work was delayed.
 pub fn worst(mut found: Vec<Delay>, recorded: u64) -> Option<Delay> {
     found.retain(|delay| delay.from < delay.to);
     leave_incidents(&mut found, recorded);

@@ -23,7 +23,7 @@ pub struct Decoded<'a> {
     pub payload: &'a [u8],
 }
 
-/// What the records of a ring contain.
+/// The content of a ring's records.
 #[derive(Clone, Copy, Debug)]
 pub struct Shape<'a> {
     /// Whether records carry ids of the recorder's pid namespace.
@@ -142,7 +142,7 @@ pub(crate) fn decode_side_band(record: RawRecord<'_>, mut cursor: Cursor<'_>) ->
             let ids = cursor.take_back(8)?;
             let mut ids = Cursor::new(ids);
             let (pid, tid) = (LocalId(ids.read_u32()?), LocalId(ids.read_u32()?));
-            // A reaped thread that is still in its last code has no ids any more.
+            // An exited thread that is still running its last code has no ids any more.
             if tid == NO_ID {
                 return None;
             }

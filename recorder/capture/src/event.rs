@@ -214,14 +214,14 @@ pub enum Life {
         parent: Tid,
         /// Whether it is a new thread of the same process, rather than the first thread of a new process.
         same_process: bool,
-        /// Whether its process may be in another cgroup than its parent.
+        /// Whether its process may be in a different cgroup from its parent's.
         elsewhere: bool,
     },
     /// A thread has a new name, set by itself or by execve(2).
     Rename { tid: Tid, comm: Comm },
     /// A thread begins to exit; it will be switched out once more, for the last time.
     End { tid: Tid },
-    /// The process of this thread may have changed its cgroup: to the one with this id, if reported.
+    /// The process of this thread may have changed its cgroup: to the cgroup with this id, if reported.
     Home { tid: Tid, cgroup: Option<u64> },
 }
 
@@ -270,7 +270,7 @@ pub enum Kind {
     },
     /// A thread was created, exited or was renamed, as reported by tracepoints and not by perf's own records.
     Life(Life),
-    /// Inside a pid namespace: the ids that a thread has there, learned from one of its samples.
+    /// Inside a pid namespace: the ids that a thread has in it, learned from one of its samples.
     Identity {
         /// The thread as tracepoints name it.
         tid: Tid,
@@ -300,11 +300,11 @@ pub enum Kind {
         tid: Tid,
         contention: Contention,
     },
-    /// Events of threads out of scope were left out: the thread on this CPU is not the one of the last event.
+    /// Events of threads out of scope were left out: the thread on this CPU is not that of the last event.
     Skipped,
-    /// Events are missing since the last one of this CPU.
+    /// Events between the last event of this CPU and this one are missing.
     Lost(Loss),
-    /// Non-scheduler events are missing since the last one on this CPU, but no switch or wake-up.
+    /// Non-scheduler events between the last event of this CPU and this one are missing, but no switch or wake-up.
     LostOthers(LostOthers),
     /// Forks, exits and changes of names are missing on this CPU; the number, if they were counted.
     LostLives {

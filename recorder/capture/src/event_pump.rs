@@ -20,7 +20,7 @@ use crate::source::Source;
 #[derive(Debug)]
 pub struct BatchedLanes {
     batch: Batch<Arc<Engine>>,
-    /// Whether names are written into the engine. In circular mode they are kept elsewhere, because they would be overwritten there.
+    /// Whether names are written into the engine. In circular mode they are kept separately, because they would be overwritten there.
     takes_names: bool,
 }
 
@@ -78,7 +78,7 @@ impl EventPump {
         encoder.lanes().commit();
     }
 
-    /// Stops the events, and passes on all that are left.
+    /// Stops the events, and passes on all remaining ones.
     pub fn rest(&mut self, source: &mut dyn Source, encoder: &mut Encoder<BatchedLanes>) {
         source.finish(&mut |time, cpu, event, bytes| self.take(encoder, time, cpu, event, bytes));
     }

@@ -63,10 +63,10 @@ struct CpuRing {
     lane: Lane,
     /// The page that is being read.
     page: Vec<u8>,
-    told_lost: u64,
+    reported_lost: u64,
     undecoded: u64,
     garbled: u64,
-    /// Why the ring can no longer be read.
+    /// The reason why the ring can no longer be read.
     failed: Option<io::Error>,
     /// Time of the youngest event that was read.
     last: Nanos,
@@ -119,8 +119,8 @@ impl CpuRing {
             queue.push(event);
         };
         if let Some(stored) = page.missed {
-            let count = missed(instance, self.cpu, self.told_lost, stored);
-            self.told_lost += count;
+            let count = missed(instance, self.cpu, self.reported_lost, stored);
+            self.reported_lost += count;
             // Tracepoints of forks, exits and names are counted together with the scheduler's.
             push(Event { time: page.time(), kind: Kind::Lost(Loss::at_most(count)) });
         }
@@ -149,7 +149,7 @@ impl FtraceRings {
     /// Creates an instance with all events off, and opens the ring of every online CPU, each with its own lane in `merger`.
     ///
     /// # Errors
-    /// [`SourceError`] at the first refusal by the kernel; nothing is left behind in that case.
+    /// Returns [`SourceError`] at the first refusal by the kernel; nothing is left behind in that case.
     pub fn open(
         sys: Box<dyn Sys + Send>,
         instance: Instance,
@@ -161,7 +161,7 @@ impl FtraceRings {
         instance.write("trace_clock", CLOCK)?;
         let options = take_memory(&instance, options)?;
         let percent = (options.wake_bytes * 100 / options.ring_bytes).clamp(1, 100);
-        // Kernels before 5.0 have no such file; the reader then polls by its own clock.
+        // Kernels before 5.0 lack this file; the reader then polls by its own clock.
         let _ = instance.write("buffer_percent", &percent.to_string());
         let layout = page_layout(&instance)?;
         // This comes before the first ring is opened, so that no hotplug event is missed.
@@ -200,7 +200,7 @@ impl FtraceRings {
         Ok(())
     }
 
-    /// Opens the rings of online CPUs that have none open, and reports each. Returns all online CPUs.
+    /// Opens the rings of online CPUs that have no open ring, and reports each of these CPUs. Returns all online CPUs.
     fn add_online(
         &mut self,
         merger: &mut Merger,
@@ -218,7 +218,7 @@ impl FtraceRings {
                 lane,
                 page: vec![0; self.shared.layout.page_bytes()],
                 shared: self.shared.clone(),
-                told_lost: 0,
+                reported_lost: 0,
                 undecoded: 0,
                 garbled: 0,
                 failed: None,
@@ -267,7 +267,7 @@ impl Rings for FtraceRings {
     }
 
     fn disable(&mut self) {
-        // If an instance cannot be stopped, nothing else can be done; it is removed soon after.
+        // If an instance cannot be stopped, nothing more can be done; the instance is removed soon after.
         let _ = self.shared.instance.write("tracing_on", "0");
     }
 
@@ -302,9 +302,9 @@ impl Rings for FtraceRings {
     fn report_remaining_losses(&mut self, merger: &mut Merger) {
         for ring in &mut self.rings {
             let lost = self.shared.instance.stats(ring.cpu).map_or(0, |stats| stats.lost());
-            let count = lost.saturating_sub(ring.told_lost);
+            let count = lost.saturating_sub(ring.reported_lost);
             if count > 0 {
-                ring.told_lost = lost;
+                ring.reported_lost = lost;
                 let kind = Kind::Lost(Loss::at_most(count));
                 merger.push(ring.lane, Event { time: clock::now(), kind });
             }
@@ -353,10 +353,10 @@ fn page_layout(instance: &Instance) -> Result<PageLayout, FtraceError> {
     Ok(PageLayout::parse(&page, &event)?)
 }
 
-/// How many events a page reports as missing before it, out of those that the kernel counted and that were not reported yet. At least one,
-/// because the page says that some are missing.
-fn missed(instance: &Instance, cpu: Cpu, told: u64, stored: Option<u64>) -> u64 {
-    let counted = instance.stats(cpu).ok().map(|stats| stats.lost().saturating_sub(told));
+/// The number of events that a page reports as missing before it, of those that the kernel counted and that were not reported yet. At least
+/// one, because the page says that some are missing.
+fn missed(instance: &Instance, cpu: Cpu, reported: u64, stored: Option<u64>) -> u64 {
+    let counted = instance.stats(cpu).ok().map(|stats| stats.lost().saturating_sub(reported));
     // If the page had no room for the number, the best estimate is the number of events that are not reported yet.
     stored.into_iter().chain(counted).min().unwrap_or(1).max(1)
 }

@@ -10,7 +10,7 @@
 //! ```
 //!
 //! A thread that waits for the end of another thread waits on the word in which the library stores that thread's id; the kernel sets it to
-//! 0 when the thread ends. `pthread_join` does this, and so does everything built on it, such as Rust's `JoinHandle::join`.
+//! 0 when the thread ends. `pthread_join` does this, as does everything built on it, such as Rust's `JoinHandle::join`.
 //!
 //! No system call shows that a futex is such a mutex, so all known properties must match: the value that the library waits with, and the
 //! kind. The result is only a claim of the program. The caller must check that such a thread exists in the same process.

@@ -1,7 +1,7 @@
 //! The tracepoints after which a process may be in a different cgroup than its parent was at its creation.
 //!
 //! The new cgroup is read from `/proc`, or found in the cgroup hierarchy by the id that some of these tracepoints contain. The latter also
-//! works if the process has exited. The kernel filters these events, so most processes cause none.
+//! works if the process has exited. The kernel filters these events, so most processes cause no events.
 
 use std::ffi::CString;
 
@@ -56,7 +56,7 @@ impl HomeLayout {
         Ok(HomeLayout { attach: Shape::new(&formats.attach)?, newtask, hierarchy })
     }
 
-    /// The moves that matter, in the kernel's filter language.
+    /// The moves to record, in the kernel's filter language.
     pub(super) fn filter_of_moves(&self) -> String {
         format!("dst_root=={}", self.hierarchy)
     }

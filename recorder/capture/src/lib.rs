@@ -1,4 +1,4 @@
-//! From kernel samples to typed events in time order, with every loss accounted for.
+//! Converts kernel samples to typed events in time order, and accounts for every loss.
 //!
 //! A [`source`] reads the bytes that the kernel wrote ([`bpf_source`], [`ring_source`]). [`decode`] (perf's records), [`sched`] and
 //! [`life`] (tracepoints, whose fields [`tracepoint`] locates) turn them into [`event`]s, and [`order`] merges those of all CPUs into one

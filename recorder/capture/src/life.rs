@@ -58,7 +58,7 @@ impl LifeLayout {
     /// Locates every field that is used.
     ///
     /// # Errors
-    /// [`LayoutError`] if the format of this kernel's tracepoints is unknown.
+    /// Returns [`LayoutError`] if the format of this kernel's tracepoints is unknown.
     pub fn new(formats: &LifeFormats) -> Result<LifeLayout, LayoutError> {
         let flags = locate(&formats.newtask, "clone_flags", &[4, 8])?;
         let wide = formats.newtask.field("clone_flags")?.size == 8;

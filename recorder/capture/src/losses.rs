@@ -1,12 +1,12 @@
 //! Determines why events were lost.
 //!
 //! A ring fills up if the capture thread does not empty it, and the reason can be determined: the kernel counts how long the thread waited
-//! for a CPU, and the engine how long it waited for the output. So the thread's activity is kept as a series of periods, each from one read
-//! of the rings to the next, with how the time was spent. A loss lies between two events of its CPU, and the periods in that time show its
-//! cause:
+//! for a CPU, and the engine how long it waited for the output. So the thread's activity is stored as a series of periods, each from one
+//! read of the rings to the next, with how the thread spent the time. A loss lies between two events of its CPU, and the periods in that
+//! time show its cause:
 //!
 //! ```text
-//!   stretches   | sleep, look | sleep |       waits for a CPU        | look | sleep |
+//!   periods     | sleep, look | sleep |       waits for a CPU        | look | sleep |
 //!   CPU 1       x x x x x x x x x x x x x x ............................ lost 900 ... x x x
 //!                                         from                          to
 //! ```
@@ -26,8 +26,8 @@ use fxtrec_kernel::thread_times::ThreadTimes;
 use fxtrec_units::text::{count, counted};
 use fxtrec_units::{Cpu, Nanos};
 
-/// How many periods are kept; calm ones are joined.
-const STRETCHES: usize = 512;
+/// The number of stored periods; calm periods are merged.
+const MOST_PERIODS: usize = 512;
 
 /// Shorter delays do not explain a loss, in nanoseconds.
 const NOTABLE: u64 = 1_000_000;
@@ -55,7 +55,7 @@ pub enum Cause {
     Stopped,
     /// It had not started yet: events were already enabled while fxtrec was starting.
     Starting,
-    /// Nothing: it was on a CPU, but events came too fast.
+    /// No delay: the thread was on a CPU, but events came too fast.
     TooFast,
     /// None of these.
     Unknown,
@@ -107,7 +107,7 @@ pub struct Sample {
 
 /// How a period was spent, in nanoseconds.
 #[derive(Clone, Copy, Debug, Default)]
-struct Stretch {
+struct Period {
     begin: u64,
     end: u64,
     delays: [u64; CAUSES],
@@ -119,7 +119,7 @@ struct Stretch {
     counted: u16,
 }
 
-impl Stretch {
+impl Period {
     fn wall(&self) -> u64 {
         self.end - self.begin
     }
@@ -128,13 +128,13 @@ impl Stretch {
         self.running >= NOTABLE && self.running as f64 >= BUSY_PART * self.wall() as f64
     }
 
-    /// How long the thread slept voluntarily, apart from delays that explain no loss.
+    /// How long the thread slept voluntarily, without delays that explain no loss.
     fn is_calm(&self) -> bool {
         let held_up = self.wall().saturating_sub(self.slept).saturating_sub(self.running);
         !self.is_busy() && self.counted == 0 && held_up < NOTABLE
     }
 
-    fn join(&mut self, next: &Stretch) {
+    fn join(&mut self, next: &Period) {
         self.end = next.end;
         for (delay, more) in self.delays.iter_mut().zip(next.delays) {
             *delay += more;
@@ -145,7 +145,7 @@ impl Stretch {
         self.faults += next.faults;
     }
 
-    fn between(last: &Sample, sample: &Sample, waited: u64, granted: u64) -> Stretch {
+    fn between(last: &Sample, sample: &Sample, waited: u64, granted: u64) -> Period {
         let wall = sample.now.0.saturating_sub(last.now.0);
         let running = sample.capture.running.saturating_sub(last.capture.running);
         let queued = sample.capture.queued.saturating_sub(last.capture.queued);
@@ -173,7 +173,7 @@ impl Stretch {
             let part = u128::from(no_room) * u128::from(share) / u128::from(whole.max(1));
             delays[cause as usize] = u64::try_from(part).unwrap_or(u64::MAX);
         }
-        Stretch {
+        Period {
             begin: last.now.0,
             end: sample.now.0,
             delays,
@@ -194,8 +194,8 @@ pub struct LossCause {
     pub gaps: u64,
     /// The CPUs that lost events.
     pub cpus: BTreeSet<Cpu>,
-    /// How long the capture thread was delayed while they were lost. For causes that do not delay it, the length of the time in which they
-    /// were lost.
+    /// How long the capture thread was delayed while they were lost. For causes that do not delay the thread, the length of the time in
+    /// which events were lost.
     pub held_up: Duration,
     pub longest: Duration,
     /// Major page faults within that time.
@@ -206,7 +206,7 @@ pub struct LossCause {
     pub running: Duration,
     /// How long it slept voluntarily.
     pub slept: Duration,
-    /// What the kernel did not grant although it could have prevented some of the losses.
+    /// Requests that the kernel denied although they could have prevented some of the losses.
     pub denied: Denied,
 }
 
@@ -289,7 +289,7 @@ struct Pending {
 #[derive(Debug, Default)]
 pub struct LossWatch {
     last: Sample,
-    stretches: VecDeque<Stretch>,
+    periods: VecDeque<Period>,
     /// Losses reported since the last sample; their period might not be over.
     pending: Vec<Pending>,
     causes: Vec<LossCause>,
@@ -299,29 +299,29 @@ impl LossWatch {
     /// Starts to watch events that were enabled at `enabled`; `first` is the first sample of the capture thread.
     pub fn new(enabled: Nanos, first: Sample) -> LossWatch {
         let (begin, end) = (enabled.0.min(first.now.0), first.now.0);
-        let mut start = Stretch { begin, end, ..Stretch::default() };
+        let mut start = Period { begin, end, ..Period::default() };
         start.delays[Cause::Starting as usize] = start.wall();
-        LossWatch { last: first, stretches: VecDeque::from([start]), ..LossWatch::default() }
+        LossWatch { last: first, periods: VecDeque::from([start]), ..LossWatch::default() }
     }
 
-    /// `count` events of `cpu` are missing between two others.
+    /// `count` events of `cpu` between two other events are missing.
     pub fn lost(&mut self, cpu: Cpu, between: Range<Nanos>, count: u64) {
         let Range { start: Nanos(from), end: Nanos(to) } = between;
         self.pending.push(Pending { cpu, from, to, count });
     }
 
-    /// Adds the next sample. Since the last one, the thread waited for events for `waited`; `granted` is the part that it asked to sleep.
+    /// Adds the next sample. Since the last read, the thread waited for events for `waited`; it asked to sleep for `granted` of that time.
     /// Then determines the cause of each loss.
     pub fn look(&mut self, sample: Sample, waited: Duration, granted: Duration) {
         let nanos = |duration: Duration| u64::try_from(duration.as_nanos()).unwrap_or(u64::MAX);
         let last = std::mem::replace(&mut self.last, sample);
-        self.add(Stretch::between(&last, &sample, nanos(waited), nanos(granted)));
+        self.add(Period::between(&last, &sample, nanos(waited), nanos(granted)));
         for pending in std::mem::take(&mut self.pending) {
             self.explain(pending);
         }
     }
 
-    /// Losses so far, by cause; the greatest loss first. `denied` is what the kernel did not grant.
+    /// Losses so far, by cause; the greatest loss first. `denied` are the requests that the kernel denied.
     pub fn causes(&self, denied: Denied) -> Vec<LossCause> {
         let mut causes = self.causes.clone();
         causes.iter_mut().for_each(|cause| cause.denied = denied);
@@ -329,35 +329,35 @@ impl LossWatch {
         causes
     }
 
-    fn add(&mut self, stretch: Stretch) {
-        if let Some(before) = self.stretches.back_mut()
+    fn add(&mut self, period: Period) {
+        if let Some(before) = self.periods.back_mut()
             && before.is_calm()
-            && stretch.is_calm()
+            && period.is_calm()
         {
             let mut joined = *before;
-            joined.join(&stretch);
-            // Delays that are too short individually matter if there are many.
+            joined.join(&period);
+            // Delays that are too short individually count if there are many.
             if joined.is_calm() {
                 *before = joined;
                 return;
             }
         }
-        if self.stretches.len() == STRETCHES {
-            self.stretches.pop_front();
+        if self.periods.len() == MOST_PERIODS {
+            self.periods.pop_front();
         }
-        self.stretches.push_back(stretch);
+        self.periods.push_back(period);
     }
 
     fn explain(&mut self, Pending { cpu, from, to, count }: Pending) {
-        let first = self.stretches.partition_point(|stretch| stretch.end <= from);
-        let after = self.stretches.partition_point(|stretch| stretch.begin <= to);
+        let first = self.periods.partition_point(|period| period.end <= from);
+        let after = self.periods.partition_point(|period| period.begin <= to);
         let window = first.saturating_sub(1)..after.max(first);
-        let mut sum = Stretch::default();
+        let mut sum = Period::default();
         let (mut wall, mut busy) = (0, false);
-        for stretch in self.stretches.range(window.clone()) {
-            sum.join(stretch);
-            wall += stretch.wall();
-            busy |= stretch.is_busy();
+        for period in self.periods.range(window.clone()) {
+            sum.join(period);
+            wall += period.wall();
+            busy |= period.is_busy();
         }
         let cause = match delay(&sum, wall) {
             Some(cause) => cause,
@@ -390,27 +390,27 @@ impl LossWatch {
         let rate = (sum.events + count) as f64 * 1e9 / wall.max(1) as f64;
         found.rate = found.rate.max(rate as u64);
         let bit = 1_u16.rotate_left(cause as u32);
-        for stretch in self.stretches.range_mut(window) {
-            if stretch.counted & bit != 0 {
+        for period in self.periods.range_mut(window) {
+            if period.counted & bit != 0 {
                 continue;
             }
-            stretch.counted |= bit;
+            period.counted |= bit;
             let time = match cause {
-                Cause::TooFast | Cause::Unknown => stretch.wall(),
-                delay => stretch.delays[delay as usize],
+                Cause::TooFast | Cause::Unknown => period.wall(),
+                delay => period.delays[delay as usize],
             };
             let time = Duration::from_nanos(time);
             found.held_up += time;
             found.longest = found.longest.max(time);
-            found.faults += stretch.faults;
-            found.running += Duration::from_nanos(stretch.running);
-            found.slept += Duration::from_nanos(stretch.slept);
+            found.faults += period.faults;
+            found.running += Duration::from_nanos(period.running);
+            found.slept += Duration::from_nanos(period.slept);
         }
     }
 }
 
 /// The longest delay of the thread in a time of `wall` nanoseconds, if it was long enough.
-fn delay(sum: &Stretch, wall: u64) -> Option<Cause> {
+fn delay(sum: &Period, wall: u64) -> Option<Cause> {
     let awake = wall.saturating_sub(sum.slept) as f64;
     let longest = Cause::DELAYS.into_iter().max_by_key(|cause| sum.delays[*cause as usize])?;
     let delay = sum.delays[longest as usize];
@@ -451,7 +451,7 @@ mod tests {
             self.event(cpu);
         }
 
-        /// Sleeps for `slept` of 100 milliseconds, and spends the rest of `wall` in a way that `change` counts.
+        /// Sleeps for `slept` of 100 milliseconds; `change` says how the rest of `wall` was spent.
         fn pass(&mut self, wall: u64, slept: u64, change: impl FnOnce(&mut Sample)) {
             self.sample.now.0 += wall * MS;
             change(&mut self.sample);
@@ -585,7 +585,7 @@ mod tests {
 
     #[test]
     fn what_the_kernel_refused_is_reported_with_the_losses_that_it_would_have_prevented() {
-        let told = |change: fn(&mut Sample)| {
+        let reported = |change: fn(&mut Sample)| {
             let mut machine = Machine::new();
             machine.calm();
             machine.pass(3100, 100, change);
@@ -596,25 +596,25 @@ mod tests {
             machine.watch.causes(denied)[0].to_string()
         };
         assert_eq!(
-            told(|sample| sample.capture.queued += 2950 * MS),
+            reported(|sample| sample.capture.queued += 2950 * MS),
             "5 on CPU 1: the capture thread waited for a CPU (2.95 s in all, at most 2.95 s at a time); \
              real-time priority was refused: EPERM"
         );
         assert_eq!(
-            told(|sample| sample.capture.major_faults += 7),
+            reported(|sample| sample.capture.major_faults += 7),
             "5 on CPU 1: memory was short: the capture thread waited for 7 pages from disk (3.00 s in all, at most 3.00 s at a time); locking memory was refused: ENOMEM"
         );
-        assert!(!told(|sample| sample.drain.queued += 1).contains("refused"));
+        assert!(!reported(|sample| sample.drain.queued += 1).contains("refused"));
     }
 
     #[test]
     fn calm_times_are_joined_and_the_row_has_an_end() {
         let mut machine = Machine::new();
         (0..10_000).for_each(|_| machine.calm());
-        assert!(machine.watch.stretches.len() <= 10_000 / 4, "{}", machine.watch.stretches.len());
-        for _ in 0..2 * STRETCHES {
+        assert!(machine.watch.periods.len() <= 10_000 / 4, "{}", machine.watch.periods.len());
+        for _ in 0..2 * MOST_PERIODS {
             machine.pass(50, 0, |sample| sample.capture.queued += 50 * MS);
         }
-        assert_eq!(machine.watch.stretches.len(), STRETCHES);
+        assert_eq!(machine.watch.periods.len(), MOST_PERIODS);
     }
 }

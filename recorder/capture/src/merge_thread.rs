@@ -10,9 +10,10 @@
 //! ```
 //!
 //! The merge thread works only within a round, which ends when it has handed out everything up to the watermark. So between rounds, the
-//! rings have one owner, as without the thread, and no other part of a source knows which thread merged. Why the result is the same: the
-//! merger is the same, and each decision that needs the order of all CPUs is made on the capture thread, which gets the records in that
-//! order through one channel. Decoding depends only on earlier records of the same ring, so it can be done after the merge.
+//! rings have one owner, as without the thread, and no other part of a source depends on which thread merged. The result is the same as
+//! without the thread because the merger is the same, and each decision that needs the order of all CPUs is made on the capture thread,
+//! which gets the records in that order through one channel. Decoding depends only on earlier records of the same ring, so it can be done
+//! after the merge.
 
 use std::fmt::Debug;
 use std::io;
@@ -56,7 +57,7 @@ pub(crate) trait Intake: Debug + Send + 'static {
     /// The time that was handed out last.
     fn emitted(&self) -> Nanos;
 
-    /// The time of an item, unless it is about a later one.
+    /// The time of an item, unless the item describes a later one.
     fn time(item: &Self::Item) -> Option<Nanos>;
 }
 
@@ -77,7 +78,7 @@ struct Run<Item> {
 struct End {
     /// Whether everything was accepted.
     all: bool,
-    /// Which thread it was, and what it has spent its time on so far.
+    /// The thread, and how it has spent its time so far.
     thread: ThreadId,
     times: ThreadTimes,
 }
@@ -104,7 +105,7 @@ impl<Item> Run<Item> {
         }
     }
 
-    /// Passes everything on; false if `to` did not accept all of it.
+    /// Passes all items on; returns false if `to` did not accept all of them.
     fn hand_out(&self, handed: &mut Handed, to: &mut impl Receive<Item>) -> bool {
         let (mut items, mut events) = (self.items.iter(), self.events.iter());
         let mut bytes = self.bytes.as_slice();
@@ -304,7 +305,7 @@ impl<I: Intake> Merging<I> {
         self.load
     }
 
-    /// Why records are missing; returned only once.
+    /// The reason why records are missing; returned only once.
     pub(crate) fn take_failure(&mut self) -> Option<io::Error> {
         self.failed.take()
     }

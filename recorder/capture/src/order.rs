@@ -17,12 +17,12 @@
 //! A busy CPU's younger events prove that its older ones have arrived, however long the machine was delayed in between. A quiet CPU gets
 //! [`WINDOW`], and so does one whose ring was read to its end; if its ring shows that nothing is being written, it needs no more than
 //! [`SLACK`]. Memory is bounded: a full queue accepts no more, its ring keeps the rest, and the quiet CPUs get only [`SLACK`] until there
-//! is room again. Long before that, when all CPUs together hold more than a cache does, or one has filled half of its queue, they get
-//! [`CROWDED_WINDOW`]. An event that still arrives behind the watermark is passed on at once and counted as late.
+//! is room again. Long before that, when all CPUs together hold more than fits in a cache, or one CPU has filled half of its queue, they
+//! get [`CROWDED_WINDOW`]. An event that still arrives behind the watermark is passed on at once and counted as late.
 //!
 //! Handing out the held events may take longer than a ring takes to fill. So backlogs whose rings are filling are read after every
-//! [`BETWEEN_LOOKS`] events. This does not change which events are passed on: the watermark stays the same, and everything that such a read
-//! adds is younger, for the reasons above.
+//! [`BETWEEN_LOOKS`] events. This does not change which events are passed on: the watermark stays the same, and every event that such a
+//! read adds is younger, for the reasons above.
 //!
 //! While one CPU has the oldest events, they are passed on one after the other, up to the first event of the next CPU. Events that need no
 //! sorting may wait outside of the queues, as a [`Backlog`], in a form that takes less memory.
@@ -37,7 +37,7 @@ use super::event::{Event, Kind, Payload};
 use fxtrec_units::{Cpu, Nanos};
 use payloads::Payloads;
 
-/// How long a quiet CPU may hold up the others.
+/// The time for which a quiet CPU may delay the others.
 pub const WINDOW: Nanos = Nanos(100_000_000);
 
 /// [`WINDOW`] while the queues of all CPUs are crowded.
@@ -48,14 +48,14 @@ pub const CROWDED_WINDOW: Nanos = Nanos(10_000_000);
 const CROWDED: usize = 128 * 1024;
 
 /// Queues are also crowded when a single CPU has this many events, half of what its queue holds. If the window were longer than the other
-/// half takes to arrive, a hot CPU's queue would fill up repeatedly, new events would stay in its ring, and everything held would be passed
-/// on in one long piece while the ring fills.
+/// half takes to arrive, a hot CPU's queue would fill up repeatedly, new events would stay in its ring, and all held events would be passed
+/// on in one burst while the ring fills.
 const CROWDED_CPU: usize = QUEUE_EVENTS / 2;
 
-/// Queues are no longer crowded below this part of either number.
+/// Queues are no longer crowded below this fraction of either number.
 const SPARSE_PART: usize = 8;
 
-/// How much older than a CPU's youngest event a sample may be that is not stored yet: the length of an interrupt.
+/// The maximum time by which a sample that is not stored yet may be older than a CPU's youngest event: the length of an interrupt.
 pub const SLACK: Nanos = Nanos(1_000_000);
 
 /// Maximum number of events of one CPU that are held.
@@ -67,7 +67,7 @@ pub const BETWEEN_LOOKS: usize = 32 * 1024;
 /// If a round passes on fewer events than that, the maximum length of one CPU's run, in nanoseconds.
 const SHORT_RUN: u64 = 1_000_000;
 
-/// The maximum number of bytes of event payloads that a queue holds, give or take one event's.
+/// The maximum number of bytes of event payloads that a queue holds, within one event.
 pub const PAYLOAD_BYTES: usize = 8 * 1024 * 1024;
 
 /// The events of one CPU, sorted by time.
@@ -108,7 +108,7 @@ impl Queue {
         self.events.push_back(event);
     }
 
-    /// Adds an event that is older than the youngest.
+    /// Adds an event that is older than the youngest event.
     #[cold]
     fn insert(&mut self, event: Event) {
         let mut at = self.events.len();
@@ -181,10 +181,11 @@ pub trait Backlog {
     /// Whether it has everything that the CPU had reported by the last read.
     fn is_drained(&self) -> bool;
 
-    /// Whether nothing else happened on the CPU before the read, apart from [`SLACK`]: then it does not hold up others.
+    /// Whether nothing happened on the CPU between the last event and the read, except in the last [`SLACK`]: then the CPU does not delay
+    /// others.
     fn is_complete(&self) -> bool;
 
-    /// Reads its ring if that has little room left; true if something stays in the ring because there is no room in the backlog.
+    /// Reads its ring if little space is left in it; returns true if events remain in the ring because the backlog has no space.
     fn read_if_filling(&mut self) -> bool;
 
     /// Number of events in it. At [`QUEUE_EVENTS`] it accepts no more until [`Backlog::hand_out`] makes room.
@@ -271,13 +272,13 @@ pub struct Merger {
     heads: BinaryHeap<Reverse<Head>>,
     crowded: bool,
     handed: Handed,
-    /// How many events a round passes on, and whether the last one left some.
+    /// The number of events that a round passes on, and whether the last round left some.
     most_in_round: Option<usize>,
     has_more: bool,
 }
 
-/// Time of the first event of a queue or backlog, and which one it is; events with the same time are in the order of the latter. All of
-/// this is in one number, because the heap compares heads several times for each event.
+/// The time of the first event of a queue or backlog, and its index; events with the same time are in the order of the indices. All of this
+/// is in one number, because the heap compares heads several times for each event.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 struct Head(u128);
 
@@ -324,7 +325,7 @@ impl Head {
     }
 }
 
-/// Why passing on ended.
+/// The reason why passing on ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Emitted {
     /// Nothing is left up to the watermark.
@@ -344,7 +345,7 @@ pub struct Handed {
 }
 
 impl Handed {
-    /// For events that follow one that was handed out with this time.
+    /// For events that follow an event that was handed out with this time.
     pub fn since(emitted: Nanos) -> Handed {
         Handed { emitted, ..Handed::default() }
     }
@@ -368,12 +369,12 @@ fn turn(heads: &[Reverse<Head>], first: Head) -> Nanos {
     let second = heads.iter().skip(1).take(2).map(|head| head.0).min();
     second.map_or(Nanos(u64::MAX), |second| match first.time() == second.time() {
         true => second.time(),
-        // At exactly the second's time, the order is decided when that time has been reached.
+        // For events at exactly the time of the second one, the order is determined when that time has been reached.
         false => Nanos(second.time().0 - 1),
     })
 }
 
-/// One CPU's place in a [`Merger`].
+/// The entry of one CPU in a [`Merger`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Lane(usize);
 
@@ -406,7 +407,7 @@ impl Merger {
         known.map_or_else(|| self.another_lane(cpu), Lane)
     }
 
-    /// Makes another queue of `cpu`, for events that arrive in another way and are ordered separately.
+    /// Creates another queue of `cpu`, for events that arrive in another way and are ordered separately.
     pub fn another_lane(&mut self, cpu: Cpu) -> Lane {
         let (events, payloads) = (VecDeque::new(), Payloads::default());
         let youngest = Nanos(0);
@@ -451,7 +452,7 @@ impl Merger {
         self.queues[lane.0].drained = drained;
     }
 
-    /// The time up to which nothing can be missing any more at `now`, which must be read before the rings are.
+    /// The time up to which no event can be missing any more at `now`, which must be read before the rings are.
     pub fn watermark<B: Backlog>(&self, now: Nanos, backlogs: &[B]) -> Nanos {
         let full = self.queues.iter().any(Queue::is_full)
             || backlogs.iter().any(|backlog| backlog.held() >= QUEUE_EVENTS);
@@ -608,7 +609,7 @@ impl Merger {
         }
     }
 
-    /// Updates whether quiet CPUs may hold up the others only for a shorter time.
+    /// Updates whether quiet CPUs may delay the others only for a shorter time.
     fn note_crowd<B: Backlog>(&mut self, backlogs: &[B]) {
         let queues = self.queues.iter().map(Queue::held);
         let all = queues.chain(backlogs.iter().map(B::held));
@@ -623,12 +624,12 @@ impl Merger {
         self.handed.emitted
     }
 
-    /// How many events arrived behind the watermark, and the greatest delay of one.
+    /// The number of events that arrived behind the watermark, and the greatest delay of one.
     pub fn late(&self) -> (u64, Nanos) {
         (self.handed.late, self.handed.most_late)
     }
 
-    /// How many events are held.
+    /// The number of held events.
     pub fn held(&self) -> usize {
         self.queues.iter().map(|queue| queue.events.len()).sum()
     }

@@ -32,9 +32,9 @@ struct CpuRing {
     reported: SchedEvents,
     sys: Arc<dyn Sys + Send + Sync>,
     /// Losses that records in the ring have reported.
-    told_lost: u64,
+    listed_lost: u64,
     /// The number of these that were not samples.
-    told_aside: LostAside,
+    listed_aside: LostAside,
     /// The incoming thread of the last switch in the ring.
     incoming: Option<Tid>,
     /// Time of the youngest event in the ring.
@@ -76,14 +76,14 @@ impl CpuRing {
     /// The events' own counts may be ahead of the ring's. So the reported number of other records is never too low, that of samples never
     /// too high, and in the end both sums equal the kernel's.
     fn divide(&mut self, count: u64, aside: Option<LostAside>) -> (Option<Loss>, Option<u64>) {
-        self.told_lost = self.told_lost.saturating_add(count);
+        self.listed_lost = self.listed_lost.saturating_add(count);
         let Some(aside) = aside else { return (Some(Loss::at_most(count)), None) };
-        let told = &mut self.told_aside;
-        let lives = count.min(aside.lives.saturating_sub(told.lives));
+        let listed = &mut self.listed_aside;
+        let lives = count.min(aside.lives.saturating_sub(listed.lives));
         let switch_records =
-            (count - lives).min(aside.switch_records.saturating_sub(told.switch_records));
-        told.lives += lives;
-        told.switch_records += switch_records;
+            (count - lives).min(aside.switch_records.saturating_sub(listed.switch_records));
+        listed.lives += lives;
+        listed.switch_records += switch_records;
         let events = count - lives - switch_records;
         let loss = Loss { events: Some(events), at_most: false, switch_records };
         ((events + switch_records > 0).then_some(loss), (lives > 0).then_some(lives))
@@ -113,11 +113,11 @@ impl CpuRing {
         }
     }
 
-    /// Reports losses that were not reported yet. The kernel writes a loss into the ring when there is room again and something to write;
-    /// at the end of a recording, or of its CPU, that never happens.
+    /// Reports losses that were not reported yet. The kernel writes a loss into the ring when there is space again and something else to
+    /// write; at the end of a recording, or when its CPU goes offline, this never happens.
     fn report_remaining_losses(&mut self, time: Nanos, merger: &mut Merger) {
         let lost = self.events.lost(&*self.sys).unwrap_or(0);
-        let count = lost.saturating_sub(self.told_lost);
+        let count = lost.saturating_sub(self.listed_lost);
         if count > 0 {
             let aside = self.events.lost_aside(&*self.sys);
             self.lost(time, count, aside, merger.queue(self.lane));
@@ -230,7 +230,7 @@ impl PerfRings {
     /// first CPUs would take everything that is allowed.
     ///
     /// # Errors
-    /// [`SourceError`] at the first call that the kernel refuses.
+    /// Returns [`SourceError`] at the first call that the kernel refuses.
     pub fn open(
         sys: Box<dyn Sys + Send + Sync>,
         layout: SchedLayout,
@@ -271,7 +271,7 @@ impl PerfRings {
     fn add_online(&mut self, merger: &mut Merger) -> Result<(), SourceError> {
         for cpu in cpus::online(&*self.sys)? {
             match self.add(cpu, self.options.ring_bytes, merger) {
-                // It was online a moment ago; it is opened when it is online again.
+                // The CPU was online just before; its ring is opened when it is online again.
                 Err(OpenError::Offline(_)) => {}
                 result => result?,
             }
@@ -296,8 +296,8 @@ impl PerfRings {
             undecoded: 0,
             reported: SchedEvents::default(),
             sys: self.sys.clone(),
-            told_lost: 0,
-            told_aside: LostAside::default(),
+            listed_lost: 0,
+            listed_aside: LostAside::default(),
             incoming: None,
             last: Nanos(0),
             is_dead: false,
@@ -308,7 +308,7 @@ impl PerfRings {
     /// The CPUs that are online now, whether or not their events are open.
     ///
     /// # Errors
-    /// [`SourceError`] if the kernel does not list them.
+    /// Returns [`SourceError`] if the kernel does not list them.
     pub fn online(&self) -> Result<Vec<Cpu>, SourceError> {
         Ok(cpus::online(&*self.sys)?)
     }
@@ -337,7 +337,7 @@ impl PerfRings {
             self.read(merger);
             self.remove_offline(merger);
         }
-        // A CPU must wait while its last events have no room in its lane, because a lane is for one ring.
+        // A CPU must wait while there is no space in its lane for its last events, because a lane is for one ring.
         let known: Vec<Cpu> = self.rings.iter().map(|ring| ring.events.cpu()).collect();
         for cpu in online.into_iter().filter(|cpu| !known.contains(cpu)) {
             self.begin(cpu, merger)?;
@@ -348,7 +348,7 @@ impl PerfRings {
     /// Starts the events of forks, names and exits, for a source that gets the scheduler's events elsewhere.
     ///
     /// # Errors
-    /// [`SourceError`].
+    /// Returns [`SourceError`].
     pub(crate) fn enable_lives(&self) -> Result<(), SourceError> {
         Ok(self.rings.iter().try_for_each(|ring| ring.events.enable_lives(&*self.sys))?)
     }
@@ -356,7 +356,7 @@ impl PerfRings {
     /// Starts all other events; to be called when the threads on the CPUs are known.
     ///
     /// # Errors
-    /// [`SourceError`].
+    /// Returns [`SourceError`].
     pub(crate) fn enable_events(&self) -> Result<(), SourceError> {
         Ok(self.rings.iter().try_for_each(|ring| ring.events.enable_events(&*self.sys))?)
     }
@@ -403,7 +403,7 @@ impl PerfRings {
         }
         let online = self.online().unwrap_or_default();
         for mut ring in done {
-            // The ring has stopped by itself. The time must not be earlier than the events that were already passed on.
+            // The ring has stopped on its own. The time must not be earlier than the events that were already passed on.
             let time = ring.last.max(merger.emitted());
             ring.report_remaining_losses(time, merger);
             let goes_idle = !self.options.tracepoints.is_empty();

@@ -1,8 +1,8 @@
 //! Reads the rings of all CPUs: only on the capture thread, or with helper threads on a large machine.
 //!
-//! All sources are read this way. First, the contents of the rings are read: perf's and ftrace's rings are decoded into queues, the lanes
-//! of `bpf` are copied and decoded later. Then everything is merged and encoded. The first step is divided by CPU; the second is a single
-//! sequence. So the capture thread does the second step, and on machines with many CPUs it shares the first one:
+//! All sources read their rings in this way. First, the contents of the rings are read: perf's and ftrace's rings are decoded into queues,
+//! the lanes of `bpf` are copied and decoded later. Then everything is merged and encoded. The first step is divided by CPU; the second is
+//! a single sequence. So the capture thread does the second step, and on machines with many CPUs it shares the first one:
 //!
 //! ```text
 //!   capture thread   now | hand out | rings 0..31   | take back | watermark, merge, encode
@@ -13,12 +13,12 @@
 //! Rings and queues are handed over as a whole, so nothing is shared and nothing is locked. If the last round brought few events, the
 //! capture thread reads alone: waking others would cost more than it saves, and a quiet machine stays quiet.
 //!
-//! The order in which rings are read, and by which thread, does not matter. Which events may be passed on follows from three facts about
+//! The order in which rings are read, and by which threads, does not matter. Which events may be passed on follows from three facts about
 //! each ring ([`super::order`]): its youngest event, whether it was read to its end, and whether anything was being written during the
-//! read. Each fact concerns one ring, and a read that was later than `now`, the time up to which the other two hold: the capture thread
-//! reads the clock before it passes rings on, and the channel orders that before a helper's read. A ring that is read last may hold events
-//! younger than another ring's youngest one. These wait in its queue, because the watermark is the minimum over all rings, computed when
-//! every ring is back.
+//! read. Each fact concerns one ring, and a read that happened after `now`, the time up to which the other two facts hold: the capture
+//! thread reads the clock before it passes rings on, and the channel orders that before a helper's read. A ring that is read last may hold
+//! events younger than another ring's youngest one. These wait in its queue, because the watermark is the minimum over all rings, computed
+//! when every ring is back.
 
 use std::io;
 use std::thread::JoinHandle;
@@ -45,7 +45,7 @@ pub const WORTH_COPYING: usize = 64 * 1024;
 pub struct Look {
     /// How many events, or raw records, were read.
     pub brought: usize,
-    /// Whether nothing is left in the ring; otherwise there was no room for more.
+    /// Whether the ring is empty; otherwise there was no space for more events.
     pub drained: bool,
 }
 
@@ -66,8 +66,8 @@ pub trait ReadRing: Send + 'static {
 
     fn lane(&self) -> Lane;
 
-    /// Moves events from the ring to where they wait for the merge, until the ring is empty or there is no more room. They wait in `queue`,
-    /// which also stores whether the ring is empty, or in the ring itself if it is a [`super::order::Backlog`].
+    /// Moves events from the ring to the place where they wait for the merge, until the ring is empty or there is no more space. They wait
+    /// in `queue`, which also stores whether the ring is empty, or in the ring itself if it is a [`super::order::Backlog`].
     fn read(&mut self, queue: &mut Queue) -> Look;
 }
 
@@ -105,8 +105,8 @@ pub(super) fn readers_for(cpus: usize, share: usize) -> usize {
     cpus.div_ceil(share).saturating_sub(1).min(MOST_READERS)
 }
 
-/// Starts with no threads; there are never any on a machine of up to [`CPUS_PER_READER`] CPUs, nor if this process may use only one CPU: in
-/// that case, the capture thread would only wait for its turn.
+/// Starts without threads. It never starts any on a machine of up to [`CPUS_PER_READER`] CPUs, nor if this process may use only one CPU,
+/// because the capture thread would then only wait for its turn.
 impl<R: ReadRing> Default for Readers<R> {
     fn default() -> Readers<R> {
         let own_cpus = std::thread::available_parallelism().map_or(1, usize::from);
@@ -154,7 +154,7 @@ impl<R: ReadRing> Readers<R> {
         look
     }
 
-    /// Why rings are lost; returned only once.
+    /// The reason why rings are lost; returned only once.
     pub fn take_failure(&mut self) -> Option<io::Error> {
         self.failed.take()
     }
@@ -171,7 +171,7 @@ impl<R: ReadRing> Readers<R> {
             });
             let batch = Batch { rings: lent.collect(), look: Look::NONE };
             if !batch.rings.is_empty() {
-                // The thread waits for nothing else. If it has ended, this becomes apparent when nothing is returned.
+                // The thread waits for nothing but requests. If it has ended, this becomes apparent when nothing is returned.
                 let _ = reader.jobs.send(batch);
                 busy.push(reader);
             }
@@ -194,7 +194,7 @@ impl<R: ReadRing> Readers<R> {
         if !all_came_back {
             const WHY: &str = "a thread that reads rings panicked; the events in them are lost";
             self.failed.get_or_insert_with(|| io::Error::other(WHY));
-            // From now on, this thread reads the rest.
+            // From now on, this thread reads the remaining rings.
             self.worth = usize::MAX;
         }
         look
@@ -249,7 +249,7 @@ mod tests {
         times: std::ops::Range<u64>,
         step: u64,
         panics: bool,
-        /// Whether a thread other than the test's read it last.
+        /// Whether a thread other than the test's thread read it last.
         elsewhere: bool,
     }
 

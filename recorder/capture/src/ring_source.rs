@@ -1,4 +1,4 @@
-//! Sources all of whose events are read from rings of the kernel, one per CPU: perf's and ftrace's.
+//! Sources that read all their events from rings of the kernel, one per CPU: perf's and ftrace's.
 //!
 //! perf is used where BPF is refused, and ftrace where perf events are refused but tracefs is accessible. With ftrace, the scheduler's
 //! tracepoints are the same, in the same form; forks, exits and names, for which perf has its own records, are tracepoints too. These use
@@ -38,7 +38,7 @@ pub trait Rings: Debug + Send + 'static {
     /// Starts all events.
     ///
     /// # Errors
-    /// [`SourceError`].
+    /// Returns [`SourceError`].
     fn enable(&mut self) -> Result<(), SourceError>;
 
     /// Stops all events; the content of the rings stays readable.
@@ -48,13 +48,13 @@ pub trait Rings: Debug + Send + 'static {
     /// which a task was not reported, and returns these CPUs.
     ///
     /// # Errors
-    /// [`SourceError`] if the kernel refuses that.
+    /// Returns [`SourceError`] if the kernel refuses that.
     fn find_silent(&mut self, merger: &mut Merger) -> Result<Vec<Cpu>, SourceError>;
 
     /// The same as [`Source::is_silent`].
     ///
     /// # Errors
-    /// [`SourceError`]; the recording continues without it.
+    /// Returns [`SourceError`]; the recording continues without it.
     fn is_silent(&mut self, _cpu: Cpu) -> Result<(), SourceError> {
         Ok(())
     }
@@ -65,20 +65,20 @@ pub trait Rings: Debug + Send + 'static {
     /// Moves the content of the rings into the merger; returns true if something stays in a ring because its lane is full.
     fn read(&mut self, merger: &mut Merger) -> bool;
 
-    /// Why rings can no longer be read; returned only once.
+    /// The reason why rings can no longer be read; returned only once.
     fn take_failure(&mut self) -> Option<io::Error>;
 
     /// The descriptors that poll(2) reports as readable when rings should be read.
     fn poll_fds(&self) -> impl Iterator<Item = BorrowedFd<'_>>;
 
-    /// Reports losses at the very end, which no ring reports any more. To be called once, when the events have stopped and the rings are
+    /// Reports losses at the very end, which no ring reports any more. Call this once, when the events have stopped and the rings are
     /// empty.
     fn report_remaining_losses(&mut self, merger: &mut Merger);
 
     /// The same as [`Source::follow_hotplug`]. Returns whether there was anything to handle.
     ///
     /// # Errors
-    /// [`SourceError`]; CPUs that are already recorded stay recorded.
+    /// Returns [`SourceError`]; CPUs that are already recorded stay recorded.
     fn follow_hotplug(&mut self, merger: &mut Merger) -> Result<bool, SourceError>;
 
     /// The figures so far, without those of the merger.

@@ -1,7 +1,7 @@
 //! Decodes the scheduler's tracepoints into typed events.
 //!
-//! The positions of their fields are read from their `format` files once, at the start ([`SchedLayout`]); each event then takes one length
-//! check and a handful of loads.
+//! The positions of the fields are read from their `format` files once, at the start ([`SchedLayout`]); each event then takes one length
+//! check and a few loads.
 
 use super::contention::{ContentionFormats, ContentionLayout};
 use super::event::{Comm, Kind, Switch, Wake, WakeKind, Waker};
@@ -108,7 +108,7 @@ impl SwitchLayout {
     /// Locates every field that is used.
     ///
     /// # Errors
-    /// [`LayoutError`] if the format of the tracepoint is unknown.
+    /// Returns [`LayoutError`] if the format of the tracepoint is unknown.
     pub fn new(format: &Format) -> Result<SwitchLayout, LayoutError> {
         Ok(SwitchLayout {
             id: id(format)?,
@@ -155,7 +155,7 @@ impl WakeLayout {
     /// Locates every field that is used.
     ///
     /// # Errors
-    /// [`LayoutError`] if the format of the tracepoint is unknown.
+    /// Returns [`LayoutError`] if the format of the tracepoint is unknown.
     pub fn new(format: &Format, kind: WakeKind) -> Result<WakeLayout, LayoutError> {
         Ok(WakeLayout {
             kind,
@@ -216,7 +216,7 @@ impl SchedLayout {
     /// Locates every field that is used.
     ///
     /// # Errors
-    /// [`LayoutError`] if the format of this kernel's tracepoints is unknown.
+    /// Returns [`LayoutError`] if the format of this kernel's tracepoints is unknown.
     pub fn new(formats: &SchedFormats) -> Result<SchedLayout, LayoutError> {
         let mut wakes = vec![
             WakeLayout::new(&formats.wakeup, WakeKind::Wakeup)?,

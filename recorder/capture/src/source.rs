@@ -52,7 +52,7 @@ impl Display for SourceKind {
     }
 }
 
-/// Why a source could not be opened, or could not follow a change of the machine.
+/// The reason why a source could not be opened, or could not follow a change of the machine.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum SourceError {
@@ -71,13 +71,13 @@ pub enum SourceError {
     /// The source reports thread ids that cannot be mapped to this pid namespace.
     #[error("inside a pid namespace, BPF programs have other thread ids than perf's records")]
     InnerPidNamespace,
-    /// `sched_switch` numbers states in an unknown way.
+    /// `sched_switch` encodes states in an unknown way.
     #[error("this kernel encodes task states in an unknown way; please report it")]
     UnknownStates,
 }
 
-/// Which facts about the causes of waits and of lost time a source provides. A fact that it does not provide is unknown; if it provides a
-/// fact and an event does not have it, the value is zero.
+/// Which facts about the causes of waits and of lost time a source provides. A fact that the source does not provide is unknown; if the
+/// source provides a fact and an event does not have it, the value is zero.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Causes {
     /// The time in each slice that the host took.
@@ -101,7 +101,7 @@ pub struct Causes {
     pub kernel_lock: bool,
     /// The waker of each wake-up, a thread or an interrupt.
     pub waker: bool,
-    /// The cause of an interrupt that is a waker.
+    /// The cause of an interrupt that woke a thread.
     pub interrupt_kind: bool,
     /// The sender of the packet, if it is on this host.
     pub packets: bool,
@@ -163,7 +163,7 @@ impl std::ops::AddAssign for SchedEvents {
 /// Figures of a source that no event carries.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct SourceStats {
-    /// The kernel's own counts: of `sched_switch`, then of the other tracepoints. Empty if it does not count single tracepoints.
+    /// The kernel's own counts: first of `sched_switch`, then of the other tracepoints. Empty if it does not count single tracepoints.
     pub kernel_counts: Vec<KernelCount>,
     /// Samples that could not be decoded.
     pub undecoded: u64,
@@ -176,7 +176,7 @@ pub struct SourceStats {
     pub late: u64,
     /// The largest change of such a time.
     pub most_late: Nanos,
-    /// Cgroups that should be in scope, but for which there was no room.
+    /// Cgroups that should be in scope, but for which there was no space.
     pub cgroups_left_out: u64,
 }
 
@@ -266,15 +266,15 @@ pub trait Source: Debug + Send {
     /// passed on.
     ///
     /// # Errors
-    /// [`SourceError`].
+    /// Returns [`SourceError`].
     fn enable(&mut self) -> Result<(), SourceError>;
 
-    /// From now on all CPUs are recorded. To be called once, when nothing is left to attach. Returns the time: of earlier events, only the
-    /// lifetimes and names of threads are passed on, as if they had been reported at that time.
+    /// From now on all CPUs are recorded. Call this once, when no program needs to be attached any more. Returns the time: of earlier
+    /// events, only the lifetimes and names of threads are passed on, as if they had been reported at that time.
     fn begin(&mut self) -> Nanos;
 
-    /// Restricts the recording to these processes and their descendants: the source may leave out other events. To be called once the
-    /// events run, with the processes' ids in the recorder's pid namespace.
+    /// Restricts the recording to these processes and their descendants: the source may leave out other events. Call this once events
+    /// arrive, with the processes' ids in the recorder's pid namespace.
     fn narrow(&mut self, _pids: &[Pid]) {}
 
     /// Whether the kernel leaves out what is not in scope, and reports which thread has a CPU that a thread in scope waits for.
@@ -295,15 +295,15 @@ pub trait Source: Debug + Send {
     /// these if possible. To be called once the events run. Returns those CPUs.
     ///
     /// # Errors
-    /// [`SourceError`] when the additional records are not available.
+    /// Returns [`SourceError`] when the additional records are not available.
     fn find_silent(&mut self) -> Result<Vec<Cpu>, SourceError> {
         Ok(Vec::new())
     }
 
-    /// A task of `cpu` was found not to be reported although nothing was lost: requests more records about it.
+    /// A task of `cpu` was not reported although nothing was lost: requests more records about that CPU.
     ///
     /// # Errors
-    /// [`SourceError`]; recording continues without them.
+    /// Returns [`SourceError`]; recording continues without them.
     fn is_silent(&mut self, _cpu: Cpu) -> Result<(), SourceError> {
         Ok(())
     }
@@ -323,13 +323,14 @@ pub trait Source: Debug + Send {
     /// Stops the events and passes on everything that is left.
     fn finish(&mut self, take: &mut EventSink<'_>);
 
-    /// Why rings can no longer be read; returned once. To be checked after [`Source::finish`]; before that, [`Source::wait`] returns it.
+    /// The reason why rings can no longer be read; returned once. Check this after [`Source::finish`]; before that, [`Source::wait`]
+    /// returns it.
     fn take_failure(&mut self) -> Option<io::Error>;
 
     /// Waits until the rings should be read, `timeout` has passed or `stop` is stopped.
     ///
     /// # Errors
-    /// Errors of the system call for waiting, or why rings can no longer be read.
+    /// Errors of the system call that waits, or the reason why rings can no longer be read.
     fn wait(&mut self, stop: &StopToken, timeout: Duration) -> io::Result<()>;
 
     /// Whether its program on switches notes which threads wait, as requested for stacks.
@@ -341,7 +342,7 @@ pub trait Source: Debug + Send {
     /// after each wait.
     ///
     /// # Errors
-    /// [`SourceError`]; CPUs that are already recorded stay recorded.
+    /// Returns [`SourceError`]; CPUs that are already recorded stay recorded.
     fn follow_hotplug(&mut self) -> Result<(), SourceError>;
 
     /// The figures so far.
@@ -378,9 +379,9 @@ mod tests {
         let moved = Kind::Moved { tid: Tid(1), from: Cpu(0), to: Cpu(1) };
         let lost = Kind::Lost(super::super::event::Loss::exactly(3));
         let events = [(90, switch()), (95, exit()), (96, moved), (97, lost), (100, switch())];
-        let mut told = Vec::new();
+        let mut reported = Vec::new();
         let mut take = |time: Nanos, _: Cpu, event: &Event, _: &[u8]| {
-            told.push((time.0, std::mem::discriminant(&event.kind)));
+            reported.push((time.0, std::mem::discriminant(&event.kind)));
             true
         };
         let all = outset.pass(Nanos(0), &mut take, |take| {
@@ -391,7 +392,7 @@ mod tests {
         assert!(all, "none ends the round");
         let kind = |kind: Kind| std::mem::discriminant(&kind);
         let lost = Kind::Lost(super::super::event::Loss::exactly(3));
-        assert_eq!(told, [(100, kind(exit())), (100, kind(lost)), (100, kind(switch()))]);
+        assert_eq!(reported, [(100, kind(exit())), (100, kind(lost)), (100, kind(switch()))]);
         let mut counts = [5, 2].map(|fired| KernelCount { fired, lost: None });
         outset.subtract_from(&mut counts);
         assert_eq!(counts.map(|count| count.fired), [4, 1]);
@@ -401,15 +402,15 @@ mod tests {
     fn when_a_younger_event_was_handed_out_events_pass_as_they_are() {
         let mut outset = StartFilter::default();
         outset.begin(Nanos(100));
-        let mut told = Vec::new();
+        let mut reported = Vec::new();
         let mut take = |time: Nanos, _: Cpu, _: &Event, _: &[u8]| {
-            told.push(time.0);
+            reported.push(time.0);
             false
         };
         let event = Event { time: Nanos(90), kind: switch() };
         let go_on =
             outset.pass(Nanos(101), &mut take, |take| take(Nanos(101), Cpu(0), &event, &[]));
         assert!(!go_on);
-        assert_eq!(told, [101]);
+        assert_eq!(reported, [101]);
     }
 }

@@ -4,7 +4,7 @@ use fxtrec_kernel::format::{Field, FieldLocation, Format, FormatError};
 use fxtrec_kernel::prev_state::StateTableError;
 use fxtrec_units::Tid;
 
-/// Why the tracepoints of this kernel cannot be decoded.
+/// The reason why the tracepoints of this kernel cannot be decoded.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum LayoutError {

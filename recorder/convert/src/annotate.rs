@@ -52,7 +52,7 @@ pub struct Incident {
 ///
 /// # Errors
 ///
-/// If the trace cannot be read, or the output cannot be written.
+/// Returns an error if the trace cannot be read, or the output cannot be written.
 pub fn annotate(
     path: &Path,
     incidents: &[Incident],

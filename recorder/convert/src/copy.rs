@@ -1,5 +1,4 @@
-//! Copies records from one trace into another: strings and threads are registered again, koids, times and
-//! CPUs translated on the way.
+//! Copies records from one trace to another: strings and threads are registered again; koids, times and CPUs are translated.
 
 use fxt_format::limits::{MAX_ARGS, MAX_FRAMES};
 use fxt_format::{EventKind, ObjectType};
@@ -30,7 +29,7 @@ pub(super) trait Translate {
         cpu
     }
 
-    /// The machine on which processes of the trace ran, if the new trace has those of several machines.
+    /// The machine on which processes of the trace ran, if the new trace contains several machines.
     fn host(&self) -> Option<&str> {
         None
     }
@@ -84,7 +83,7 @@ pub(super) enum Role<'a> {
     Message,
 }
 
-/// Registers the text as it is in the new trace.
+/// Registers the text as it is written in the new trace.
 fn text<'t, L: Lanes>(
     role: Role<'_>,
     text: &'t str,
@@ -110,7 +109,7 @@ impl Translate for AsItIs {}
 ///
 /// # Errors
 ///
-/// When there is no room, or a record is too large now that a string of it is inline.
+/// Returns an error if there is no space, or a record is too large now that one of its strings is inline.
 pub(super) fn copy<L: Lanes>(
     record: &Record<'_>,
     target: &mut Writer<L>,
@@ -292,7 +291,7 @@ fn copy_event<L: Lanes>(
     Ok(true)
 }
 
-/// The kind with another id, if it is one of operations or flows.
+/// The kind with another id, if it is a kind of operation or flow.
 fn correlated<T>(kind: EventKind<T>, new: impl FnOnce(u64) -> u64) -> EventKind<T> {
     match kind {
         EventKind::AsyncBegin { id } => EventKind::AsyncBegin { id: new(id) },

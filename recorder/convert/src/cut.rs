@@ -2,7 +2,7 @@
 //!
 //! State from before the window is written again at its beginning: names, when first used; the occupants of CPUs; threads that wait for a
 //! CPU; open durations and async operations; the last values of counters; the modules and mappings of its backtraces. Everything that is
-//! open at the window's end is closed there:
+//! open at the end of the window is closed there:
 //!
 //! ```text
 //! trace     ===a====|======b=======|==a==        a: blocked at first
@@ -45,7 +45,7 @@ use fxtrec_units::convention::HOST_CPUS;
 use open::Open;
 use rustc_hash::FxHashSet;
 
-/// The records that are true for a piece as for the whole trace, in addition to `trace_info`.
+/// Records that are valid for a part of the trace as well as for the whole trace, in addition to `trace_info`.
 const KEPT_ABOUT: [&str; 4] = ["clock_info", HOST_CPUS, "stack_info", WEIGHT_INFO];
 pub use section::{Owner, cut_section};
 
@@ -64,9 +64,9 @@ pub struct Window {
 /// The origin of a rotated file, which determines the file's statements about itself.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Maker {
-    /// A cut of a whole trace. The counts of the recording do not apply to the piece, and are left out.
+    /// A cut of a whole trace. The counts of the recording do not apply to the part, and are left out.
     Cut,
-    /// The recording itself. Its counts so far end the piece.
+    /// The recording itself. The counts so far are written at the end of the part.
     Recording,
     /// The recording, for the records of a provider, which contain nothing about the trace.
     Provider,
@@ -85,7 +85,7 @@ impl Maker {
 ///
 /// # Errors
 ///
-/// If the trace cannot be read, or the output cannot be written.
+/// Returns an error if the trace cannot be read, or the output cannot be written.
 pub fn cut(
     reader: &mut Reader<'_>,
     window: &Window,
@@ -99,7 +99,7 @@ pub fn cut(
 ///
 /// # Errors
 ///
-/// If the trace cannot be read, or the output cannot be written.
+/// Returns an error if the trace cannot be read, or the output cannot be written.
 pub fn cut_by(
     maker: Maker,
     sections: &[u8],
@@ -114,7 +114,7 @@ pub fn cut_by(
     cutter.end()
 }
 
-/// The scope of a piece of some threads of a whole recording.
+/// The scope of a part that contains some threads of a recording of all threads.
 const SCOPE: &str = "cut";
 
 /// Replaces the scope of the recording by that of the piece.
@@ -238,7 +238,7 @@ impl<'w, 'o> Cutter<'w, 'o> {
         Ok(())
     }
 
-    /// Takes a record from after the window. A loss is reported when it is over. A loss that began in the window is reported at the
+    /// Takes a record from after the window. A loss is reported when it has ended. A loss that began in the window is reported at the
     /// window's end with all its events, since it is unknown when they were lost.
     fn loss_until(&mut self, record: &Record<'_>) -> Result<(), ConvertError> {
         let event = match record {
@@ -273,7 +273,7 @@ impl<'w, 'o> Cutter<'w, 'o> {
         self.write(&moved)
     }
 
-    /// The recording's statements about itself: its head applies to the piece, its counts do not.
+    /// The recording's statements about itself: the head applies to the part, the counts do not.
     fn is_about_the_trace(&mut self, record: &Record<'_>) -> Result<bool, ConvertError> {
         let Record::Event(event) = record else { return Ok(false) };
         if self.maker == Maker::Provider {
@@ -354,11 +354,11 @@ impl<'w, 'o> Cutter<'w, 'o> {
             false => Some(whole),
         };
         let Some(view) = view else { return Ok(()) };
-        let nobody = filter.nobody(switch.cpu);
-        let outgoing = if view.outgoing { switch.outgoing } else { nobody };
-        let incoming = if view.incoming { switch.incoming } else { nobody };
+        let not_shown = filter.not_shown(switch.cpu);
+        let outgoing = if view.outgoing { switch.outgoing } else { not_shown };
+        let incoming = if view.incoming { switch.incoming } else { not_shown };
         // The thread has the CPU at the end.
-        self.names.need_occupant(nobody, &mut self.target)?;
+        self.names.need_occupant(not_shown, &mut self.target)?;
         self.names.need_occupant(outgoing, &mut self.target)?;
         self.names.need_occupant(incoming, &mut self.target)?;
         if shown.is_some_and(|shown| shown != outgoing) {
@@ -368,15 +368,15 @@ impl<'w, 'o> Cutter<'w, 'o> {
         self.open.show(switch.cpu, incoming);
         self.report.count("context switches");
         let held = self.open.held_in_window(switch, self.window.from);
-        let told = switch.args.get("throttled_ns").and_then(unsigned);
-        if view == whole && (held.is_none() || held == told) {
+        let reported = switch.args.get("throttled_ns").and_then(unsigned);
+        if view == whole && (held.is_none() || held == reported) {
             return self.write(&Record::ContextSwitch(*switch));
         }
         self.report.read += 1;
         self.write_part(switch, view, (outgoing, incoming), held)
     }
 
-    /// Writes a switch if one side is not in the piece, or only a part of the wait that it ends. `held` is how long a quota held the thread
+    /// Writes a switch if one side is not in the part, or only some of the wait that it ends. `held` is how long a quota held the thread
     /// back in that part.
     fn write_part(
         &mut self,

@@ -1,4 +1,4 @@
-//! Why a conversion ended early.
+//! The reason why a conversion ended early.
 
 use std::fmt;
 use std::io;
@@ -23,7 +23,7 @@ impl fmt::Display for Position {
     }
 }
 
-/// Why a conversion ended early.
+/// The reason why a conversion ended early.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum ConvertError {
@@ -35,7 +35,7 @@ pub enum ConvertError {
     /// The output cannot be created.
     #[error("cannot create {}: {source}", path.display())]
     Create { path: PathBuf, source: OutFileError },
-    /// The output is the very file that is being read.
+    /// The output is the same file as the input.
     #[error("{} is the same file as the input: give the output another name", path.display())]
     SameFile { path: PathBuf },
     /// The output is a terminal, which a binary trace must not go to.
@@ -90,13 +90,13 @@ pub enum ConvertError {
         path.display(), first.display()
     )]
     NoMessages { path: PathBuf, first: PathBuf, forth: usize, back: usize },
-    /// No offset of the clocks lets all messages arrive after they were sent.
+    /// There is no offset of the clocks with which all messages arrive after they were sent.
     #[error(
         "{} and {}: some messages would arrive before they were sent, by {nanos} ns at least: the clocks drifted by more than messages take, or the argument does not identify messages; cut shorter windows, or use --offset",
         path.display(), first.display()
     )]
     Contradictory { path: PathBuf, first: PathBuf, nanos: u64 },
-    /// The clocks are aligned so that a message arrives before it was sent.
+    /// With this offset of the clocks, a message would arrive before it was sent.
     #[error(
         "with this alignment, {} receives a message {early} before {} sends it: at least one wall clock, or --offset, is wrong; --sync aligns clocks by messages that go both ways, and --offset corrects them by hand",
         receiver.display(), sender.display()
@@ -110,7 +110,7 @@ pub enum ConvertError {
     /// There are no frames to name.
     #[error("{}: the trace has no stacks: record it with --stacks", path.display())]
     NoStacks { path: PathBuf },
-    /// Records cannot be put between others of another byte order.
+    /// Records cannot be inserted between records of another byte order.
     #[error("the trace is big-endian: convert it to little-endian with `fxtrec cut IN OUT`")]
     BigEndian,
 }
@@ -130,7 +130,7 @@ impl ConvertError {
     }
 }
 
-/// Errors of an [`fxt_writer`] record on its way into an output.
+/// Errors of an [`fxt_writer`] record on its way to an output.
 impl From<fxt_writer::WriteError<io::Error>> for ConvertError {
     fn from(error: fxt_writer::WriteError<io::Error>) -> Self {
         match error {

@@ -41,7 +41,7 @@ impl Input {
     ///
     /// # Errors
     ///
-    /// If the file cannot be opened or read.
+    /// Returns an error if the file cannot be opened or read.
     pub fn open(path: &Path, show_progress: bool) -> Result<Self, ConvertError> {
         match path == Path::new("-") {
             true => Self::of_source(path, show_progress, Box::new(stdin()), None),
@@ -53,7 +53,7 @@ impl Input {
     ///
     /// # Errors
     ///
-    /// If the file cannot be opened, read or converted.
+    /// Returns an error if the file cannot be opened, read or converted.
     pub fn open_trace(path: &Path, show_progress: bool) -> Result<Self, ConvertError> {
         if path != Path::new("-") {
             return Self::of_file(path, show_progress, traces::open(path));
@@ -101,7 +101,7 @@ impl Input {
     ///
     /// # Errors
     ///
-    /// If they cannot be decompressed.
+    /// Returns an error if they cannot be decompressed.
     pub fn from_bytes(bytes: Vec<u8>) -> Result<Self, ConvertError> {
         let (content, _) = unpack(Cursor::new(bytes)).map_err(ConvertError::Read)?;
         let progress = Progress::hidden();
@@ -113,10 +113,9 @@ impl Input {
     ///
     /// # Errors
     ///
-    /// When neither determines it, or the input cannot be read.
+    /// Returns an error when neither determines it, or the input cannot be read.
     pub fn format(&mut self) -> Result<Format, ConvertError> {
-        // FXT from a pipe may be read while it is recorded. Other formats are read to their end first, so it is fine to wait for more
-        // bytes.
+        // FXT from a pipe may be read while it is recorded. Other formats are read to their end first, so waiting for more bytes is fine.
         let magic = self.content.peek(MAGIC_BYTES).map_err(ConvertError::Read)?;
         if Format::of_content(magic) == Some(Format::Fxt) {
             return Ok(Format::Fxt);
@@ -136,7 +135,7 @@ impl Input {
     ///
     /// # Errors
     ///
-    /// If the input cannot be read.
+    /// Returns an error if the input cannot be read.
     pub fn first_bytes(&mut self) -> Result<&[u8], ConvertError> {
         self.content.peek(FIRST_BYTES).map_err(ConvertError::Read)
     }
@@ -146,7 +145,7 @@ impl Input {
     ///
     /// # Errors
     ///
-    /// If the input cannot be read, or the copy cannot be written.
+    /// Returns an error if the input cannot be read, or the copy cannot be written.
     pub fn seekable(&mut self) -> Result<File, ConvertError> {
         let file = self.as_file()?;
         let length = file.metadata().map_err(ConvertError::Read)?.len();
@@ -166,7 +165,7 @@ impl Input {
         }
     }
 
-    /// How many bytes of it were read by now, decompressed.
+    /// The number of decompressed bytes that were read so far.
     pub(super) fn taken(&self) -> Arc<AtomicU64> {
         self.taken.clone()
     }

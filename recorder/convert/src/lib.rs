@@ -1,4 +1,4 @@
-//! Converts traces from and to other formats: those that people already have, and those that their tools read.
+//! Converts traces from and to other formats: formats of existing traces, and formats that other tools read.
 //!
 //! A conversion is one pass over its input with bounded memory, from any readable [`Format`] to any writable one. Compression is
 //! independent of the format: [`input`] removes it, regardless of the file's name, and [`output`] adds it.
@@ -10,7 +10,7 @@
 //! ```
 //!
 //! Data without an equivalent in the other format is kept in some other form, counted in a [`Report`], and reported at the end of the
-//! conversion. Nothing is dropped silently. `docs/reference/convert.md` describes the whole mapping.
+//! conversion. No data is dropped silently. `docs/reference/convert.md` describes the whole mapping.
 
 #![forbid(unsafe_code)]
 
@@ -84,7 +84,8 @@ pub enum Rigor {
 ///
 /// # Errors
 ///
-/// If the input cannot be read or understood, the output cannot be written, or there is no conversion between the two formats.
+/// Returns an error if the input cannot be read or understood, the output cannot be written, or there is no conversion between the two
+/// formats.
 pub fn convert(
     input: &mut Input,
     from: Format,
@@ -124,7 +125,7 @@ pub fn convert(
 ///
 /// # Errors
 ///
-/// If it cannot be read, or the output cannot be written.
+/// Returns an error if it cannot be read, or the output cannot be written.
 pub fn to_perfetto(input: impl Read, output: &mut dyn Write) -> Result<Report, ConvertError> {
     pftrace::write(&mut Reader::new(input), output)
 }

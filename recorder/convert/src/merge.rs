@@ -16,6 +16,7 @@ use std::fs::Metadata;
 use std::hash::{Hash, Hasher};
 use std::io::Write;
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 use fxt_format::limits::WORD_BYTES;
 use fxt_reader::record::{Arg, Event, EventKind, Value};
@@ -26,7 +27,8 @@ use fxt_writer::record::{
 use fxt_writer::{WriteError, Writer};
 use fxtrec_kernel::progress::Progress;
 use fxtrec_units::convention::{FIRST_CPU, HOST_CPUS};
-use fxtrec_units::text::noun;
+use fxtrec_units::escape;
+use fxtrec_units::text::{noun, short};
 use rustc_hash::{FxHashMap, FxHashSet, FxHasher};
 
 use super::copy::{Translate, copy};
@@ -34,7 +36,7 @@ use super::error::ConvertError;
 use super::redact::{self, Redacting, Redactor};
 use super::report::Report;
 use super::shared::Shared;
-use super::sync::{self, Ends, Messages, Set};
+use super::sync::{self, End, Ends, Messages, Set};
 use super::tef::ids_are_local;
 use super::traces;
 
@@ -42,7 +44,7 @@ use super::traces;
 const WALL_CLOCK: &str = "wall_clock_offset_ns";
 /// Bytes that wait before they are written.
 const PIECE_BYTES: usize = 64 * 1024;
-/// Koids for those that two recordings use, and that have no other with the same id, begin here: within the 32 bits that Perfetto keeps.
+/// Koids that two recordings use, for which no other koid with the same id is left, begin here: within the 32 bits that Perfetto keeps.
 const FIRST_NEW_KOID: u64 = 1 << 30;
 /// The bits of a koid that are Linux's id, in traces of fxtrec.
 const ID_BITS: u32 = 22;
@@ -55,10 +57,10 @@ pub struct Source {
     pub offset: Option<i64>,
 }
 
-/// How recordings are put together.
+/// How to combine recordings.
 #[derive(Clone, Debug, Default)]
 pub struct How {
-    /// Equal koids and CPUs in all of them are the same threads and CPUs; otherwise the koids and CPUs of each file are kept apart.
+    /// Equal koids and CPUs in all recordings are the same threads and CPUs; otherwise the koids and CPUs of each file stay separate.
     pub same_machine: bool,
     /// Their clocks are aligned by these messages, if no offset is given.
     pub sync: Option<Messages>,
@@ -99,7 +101,7 @@ struct Translation {
     is_merged: bool,
     /// Operations and flows that get other ids, by their keys.
     renamed: FxHashSet<u64>,
-    /// Distinguishes the ids of this recording from those of the others; empty if all are from one machine.
+    /// Distinguishes the ids of this recording from those of other recordings; empty if all are from one machine.
     salt: Option<u64>,
 }
 
@@ -129,7 +131,7 @@ impl Translate for Translation {
         self.modules.get(&(process.0, id)).copied().unwrap_or(id)
     }
 
-    /// An operation or flow that begins in several recordings is a different one in each.
+    /// An operation or flow that begins in several recordings is a different one in each of them.
     fn correlation(&self, event: &Event<'_>, id: u64) -> u64 {
         let Some(salt) = self.salt else { return id };
         let is_other = || operation(event).is_some_and(|(key, _)| self.renamed.contains(&key));
@@ -187,7 +189,7 @@ fn operation(event: &Event<'_>) -> Option<(u64, bool)> {
 ///
 /// # Errors
 ///
-/// When a file cannot be read, its clock is unknown, or the output cannot be written.
+/// Returns an error when a file cannot be read, its clock is unknown, or the output cannot be written.
 pub fn merge(sources: &[Source], how: &How, out: &mut dyn Write) -> Result<Report, ConvertError> {
     merge_as(sources, how, None, out)
 }
@@ -225,6 +227,9 @@ pub(crate) fn merge_as(
         }
     }
     refuse_reversed(&paths, &ends, &translations, &set)?;
+    if let Some(messages) = &how.sync {
+        slowest(messages, &ends, &facts, &translations, &mut report);
+    }
     let mut lanes = Vec::with_capacity(sources.len());
     for (source, translation) in sources.iter().zip(translations) {
         lanes.push(Lane::open(&source.path, &second, translation, redactor)?);
@@ -259,7 +264,7 @@ fn open(path: &Path, progress: &Progress) -> Result<Reader<'static>, Error> {
     Ok(Reader::from_file(file, |file| progress.of(file)))
 }
 
-/// How the clock of a recording is aligned with the first one's, and how well.
+/// How the clock of a recording is aligned with the clock of the first one, and how precisely.
 fn alignment(
     sources: &[Source],
     facts: &[Facts],
@@ -318,6 +323,46 @@ fn disagreement(facts: &[Facts], at: usize, set: Set) -> Option<String> {
     Some(format!(
         "warning: the wall clocks differ from that by {apart}, {said}; without --sync, --offset={ahead}s corrects them"
     ))
+}
+
+/// Reports the slowest request, and how `why` explains it on both machines.
+fn slowest(
+    messages: &Messages,
+    ends: &[&Ends],
+    facts: &[Facts],
+    plans: &[Translation],
+    report: &mut Report,
+) {
+    let requests = sync::requests(ends);
+    let Some(first) = requests.first() else { return };
+    let median = requests[requests.len() / 2].length();
+    let nanos = |length| short(Duration::from_nanos(length));
+    report.note(format!(
+        "slowest of {} {}: {} took {}, the median {}",
+        requests.len(),
+        noun(requests.len() as u64, "request", "requests"),
+        messages.name(&first.key),
+        nanos(first.length()),
+        nanos(median)
+    ));
+    let mut explain = |at: usize, (from, to): (End, End)| {
+        let (plan, facts) = (&plans[at], &facts[at]);
+        let koid = plan.koid(Koid(from.thread)).0;
+        let id = if facts.host.is_some() { koid & ((1 << ID_BITS) - 1) } else { koid };
+        let host = plan.host.as_ref().map(|host| format!("@{host}")).unwrap_or_default();
+        let [from, to] = [from, to].map(|end| plan.time(Nanos(end.time)));
+        let times = format!("--from {} --to {}", decimal(from.0), decimal(to.0));
+        report.note(format!("  fxtrec why FILE --thread {id}{} {times}", escape::line(&host)));
+    };
+    explain(first.client, (first.sent, first.answered));
+    if let Some(replied) = first.replied {
+        explain(first.server, (first.received, replied));
+    }
+}
+
+/// Seconds, as options take them.
+fn decimal(nanos: u64) -> String {
+    format!("{}.{:09}", nanos / 1_000_000_000, nanos % 1_000_000_000)
 }
 
 /// Rejects an alignment that puts a message before its sending by more than the stated error of the clocks.
@@ -446,7 +491,7 @@ fn plan(
         let given = source.offset.map(i128::from);
         let shift = match (given.or(set), facts.wall_clock, first_wall_clock) {
             _ if at == 0 => 0,
-            // Returns the error of the wall clock, if there is one between two machines.
+            // Returns the error of the wall clock between two machines, if there is one.
             (Some(offset), Some(own), Some(first)) if set.is_none() && !same_machine => {
                 own - first - offset
             }
@@ -500,7 +545,7 @@ fn plan(
     Ok(plans)
 }
 
-/// Koids for a thread of this koid that show the same id of Linux: as if other threads had had the id before it.
+/// Koids for a thread of this koid that show the same Linux id, as if other threads had had the id before it.
 fn same_id(koid: u64) -> impl Iterator<Item = u64> {
     let is_thread = koid < FIRST_NEW_KOID;
     let owners = if is_thread { FIRST_NEW_KOID >> ID_BITS } else { 0 };
@@ -544,7 +589,7 @@ fn integer(value: Value<'_>) -> Option<i128> {
     }
 }
 
-/// One recording, a record ahead of the archive.
+/// One recording; its reader is one record ahead of the archive.
 struct Lane<'r> {
     redactor: Option<&'r Redactor>,
     reader: Reader<'static>,
@@ -553,8 +598,7 @@ struct Lane<'r> {
     /// The providers' names in the recording.
     names: FxHashMap<ProviderId, String>,
     shared: Shared,
-    /// The provider whose section the piece begins with, in one word; none where the piece
-    /// introduces a provider.
+    /// The provider whose section the piece begins with, in one word; none if the piece introduces a provider.
     lead: Option<u32>,
     /// The number in the archive of the provider that is current at the end of the piece.
     provider: u32,
@@ -681,7 +725,7 @@ fn begin_section(number: u32, shared: &mut Shared) -> Result<(), ConvertError> {
     put(&ProviderSection { id: fxt_writer::ProviderId(number) }, shared)
 }
 
-/// Writes a record to memory, which has room.
+/// Writes a record to memory, which always has space.
 fn put(record: &impl fxt_writer::record::Record, shared: &mut Shared) -> Result<(), ConvertError> {
     match record.write(shared) {
         Ok(()) => Ok(()),

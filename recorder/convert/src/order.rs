@@ -8,7 +8,7 @@
 //!             key: time, rank
 //! ```
 //!
-//! Records without a time keep their place: the name of a process or thread precedes its first use, any other record precedes the record
+//! Records without a time keep their position: the name of a process or thread precedes its first use, any other record precedes the record
 //! that followed it.
 //!
 //! Records with equal times keep their order in the file. If a thread's durations go back in time, that order has no meaning; then, at
@@ -47,7 +47,7 @@ const TICKS_PER_SECOND: u64 = 1_000_000_000;
 #[derive(Debug)]
 pub(super) struct Part<'a> {
     pub(super) file: &'a File,
-    /// Whether names precede everything else, or stay in place.
+    /// Whether names precede everything else, or keep their position.
     pub(super) names_first: bool,
     /// Objects that another part has named: whether it is a thread, and its koid.
     pub(super) named: Option<&'a FxHashSet<(bool, u64)>>,
@@ -295,12 +295,12 @@ fn introduce(id: u32, name: &str, shared: &Shared) -> Result<(), ConvertError> {
     put(&Initialization { ticks_per_second: TICKS_PER_SECOND }, shared)
 }
 
-/// Writes a record to memory, which always has room.
+/// Writes a record to memory, which always has space.
 fn put(record: &impl fxt_writer::record::Record, shared: &Shared) -> Result<(), ConvertError> {
     checked(record.write(&mut shared.clone())).map(drop)
 }
 
-/// The result of writing a record. None of these records is too large with its own strings.
+/// The result of writing a record. None of these records becomes too large when it contains its own strings.
 fn checked<T>(written: Result<T, WriteError<std::convert::Infallible>>) -> Result<T, ConvertError> {
     match written {
         Ok(done) => Ok(done),
@@ -318,7 +318,7 @@ fn gather(
 ) -> Result<(), ConvertError> {
     let mut numbers: FxHashMap<ProviderId, u32> = FxHashMap::default();
     let mut last = 0;
-    // Records without a time, which go with the next one that has a time.
+    // Records without a time, which stay with the next record that has a time.
     let mut waiting: Vec<Vec<u8>> = Vec::new();
     each_record(part.file, |record, provider| {
         match record {

@@ -26,7 +26,7 @@ const BUFFER_BYTES: usize = 256 * 1024;
 const GZIP_LEVEL: u32 = 6;
 const ZSTD_LEVEL: i32 = 3;
 
-/// A file or pipe that is written, with compression.
+/// Writes a file or pipe, with compression.
 #[derive(Debug)]
 #[must_use = "the end is written by finish()"]
 pub struct Output {
@@ -59,7 +59,7 @@ impl Output {
     ///
     /// # Errors
     ///
-    /// If it cannot be created, or is one of `inputs`.
+    /// Returns an error if the file cannot be created, or is one of `inputs`.
     pub fn create(path: &Path, packing: Packing, inputs: &[&Path]) -> Result<Self, ConvertError> {
         Self::create_as(mode_of(inputs), path, packing, inputs)
     }
@@ -92,11 +92,11 @@ impl Output {
         Self::pack(file, packing, pending).map_err(|error| cannot_create(error.into()))
     }
 
-    /// Writes to an open file, which is kept in any case.
+    /// Writes to an open file, which remains even after an error.
     ///
     /// # Errors
     ///
-    /// If the compressor cannot be set up.
+    /// Returns an error if the compressor cannot be set up.
     pub fn of_file(file: File, packing: Packing) -> io::Result<Self> {
         Self::pack(file, packing, Pending::none())
     }
@@ -114,8 +114,8 @@ impl Output {
         Ok(Self { packer, pending, written: 0, taken: None })
     }
 
-    /// Bounds the output by the amount that is read of `input`: a small trace may refer to a long string repeatedly, and each reference is
-    /// written as the string.
+    /// Limits the output in proportion to the amount read from `input`: a small trace may refer to a long string repeatedly, and each
+    /// reference is written as the string.
     pub fn bound_by(self, input: &Input) -> Self {
         Self { taken: Some(input.taken()), ..self }
     }
@@ -124,7 +124,7 @@ impl Output {
     ///
     /// # Errors
     ///
-    /// If the end cannot be written.
+    /// Returns an error if the end cannot be written.
     pub fn finish(self) -> Result<u64, ConvertError> {
         let result = match self.packer {
             Packer::Plain(mut file) => file.flush(),

@@ -90,7 +90,7 @@ fn number(koid: u64) -> Option<u64> {
 ///
 /// # Errors
 ///
-/// If it cannot be read, or the output cannot be written.
+/// Returns an error if it cannot be read, or the output cannot be written.
 pub(super) fn write(reader: &mut Reader<'_>, out: &mut dyn Write) -> Result<Report, ConvertError> {
     let mut packets = Packets { pending: Message::default(), out };
     let (mut report, mut names) = (Report::default(), Names::default());

@@ -159,7 +159,7 @@ pub(crate) fn is_fxtrec(name: &str) -> bool {
     rest.is_some_and(|rest| rest.is_empty() || rest.starts_with(['-', ' ']))
 }
 
-/// What kind of secret a text may be; `None` if it is known not to be secret.
+/// The kind of secret that a text may be; `None` if it is known not to be secret.
 fn secret_of(role: Role<'_>, text: &str, of_fxtrec: bool) -> Option<Secret> {
     let is_public = |category: &str| of_fxtrec && PUBLIC_CATEGORIES.contains(&category);
     match role {
@@ -197,7 +197,8 @@ fn place(text: &str) -> Option<(&str, &str, &str)> {
     is_line.then_some((function, file, line))
 }
 
-/// What a trigger tests, and the rest of its expression: `runqueue > 2ms if` and ` cgroup = "/a"`, or `span` and `("app:request") > 20ms`.
+/// The metric that a trigger tests, and the rest of its expression: `runqueue > 2ms if` and ` cgroup = "/a"`, or `span` and
+/// `("app:request") > 20ms`.
 fn divided(expression: &str) -> (&str, &str) {
     const IF: &str = " if";
     let tested = expression.find(" if ").map_or(expression.len(), |at| at + IF.len());
@@ -237,7 +238,7 @@ impl Redactor {
             && secret == Secret::Args
             && of_fxtrec
         {
-            // What the trigger tests stays: without it, the delay that fired it would be taken for another kind.
+            // The metric that the trigger tests stays: without it, the delay that fired the trigger would be taken for another kind.
             let (tested, rest) = divided(text);
             return self.replacement(secret, rest).map(|rest| format!("{tested} {rest}"));
         }
@@ -273,7 +274,7 @@ impl Redactor {
 ///
 /// # Errors
 ///
-/// When the trace cannot be read, or the output cannot be written.
+/// Returns an error when the trace cannot be read, or the output cannot be written.
 pub fn redact(
     path: &Path,
     secrets: &[Secret],
@@ -289,7 +290,7 @@ pub fn redact(
 ///
 /// # Errors
 ///
-/// When the trace cannot be read.
+/// Returns an error when the trace cannot be read.
 pub fn texts(path: &Path) -> Result<BTreeMap<(&'static str, String), u64>, ConvertError> {
     let opened = |source| ConvertError::Open { path: path.to_owned(), source };
     let mut reader = Reader::from_file(traces::open(path).map_err(opened)?, |file| file);
@@ -313,7 +314,7 @@ pub fn texts(path: &Path) -> Result<BTreeMap<(&'static str, String), u64>, Conve
     }
 }
 
-/// Changes nothing, and notes every text.
+/// Changes nothing, and records every text.
 #[derive(Debug, Default)]
 struct Texts(RefCell<BTreeMap<(&'static str, String), u64>>);
 

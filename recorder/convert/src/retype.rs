@@ -1,6 +1,6 @@
 //! Converts fxt-reader's types into fxt-writer's.
 //!
-//! The two crates share only the format's tables, enumerations and identities, so that each can test the other. Users of both convert the
+//! The two crates share only the tables, enumerations and ids of the format, so each can test the other. Users of both crates convert the
 //! other types here.
 
 use fxt_reader::record as read;

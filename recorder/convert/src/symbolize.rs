@@ -1,7 +1,7 @@
 //! Adds function names to stacks that were recorded on another machine, or without names.
 //!
-//! A trace has the path and the build id of each file with frames, and its mappings. A file is only used if its build id matches: the file
-//! that is at the recorded path today may be another one.
+//! A trace has the path and the build id of each file with frames, and its mappings. A file is used only if its build id matches, because
+//! the file at the recorded path may have been replaced since.
 //!
 //! ```text
 //!   first pass     files and mappings, including those after the stacks, as in a part of a recording; existing names
@@ -10,7 +10,7 @@
 //!   third pass     each record unchanged, each stack preceded by the names of its functions; rewritten blobs for Perfetto
 //! ```
 //!
-//! In memory are mappings, each distinct address and its name: at most 512 Ki addresses and 16 MiB of names.
+//! Memory holds mappings, and each distinct address with its name: at most 512 Ki addresses and 16 MiB of names.
 
 mod code;
 mod files;
@@ -70,7 +70,7 @@ const PIECE_BYTES: usize = 64 * 1024;
 /// Writes the trace at `path` to `out`, and adds the function names of its stacks that can be found or for which `fetch` gets files.
 ///
 /// # Errors
-/// If the trace cannot be read, has no stacks, or the output cannot be written.
+/// Returns an error if the trace cannot be read, has no stacks, or the output cannot be written.
 pub fn symbolize(
     path: &Path,
     places: &Where,

@@ -1,4 +1,4 @@
-//! How far the clock of one recording is ahead of another's, from messages that went between their machines.
+//! How far the clock of one recording is ahead of the clock of another, from messages between their machines.
 //!
 //! ```text
 //!  a's clock   send 100 ------------.            .--> receive 160      a to b:  offset <= 1130 - 100 = 1030
@@ -6,9 +6,9 @@
 //!  b's clock                          `-> 1130  send 1150              b to a:  offset >= 1150 - 160 =  990
 //! ```
 //!
-//! A message arrives after it was sent: each one from a to b is an upper bound of how far b's clock is ahead, and each one from b to a is a
-//! lower bound. The fastest message in each direction counts. The offset is the middle between both bounds, and is wrong by half of their
-//! distance at most, if the clocks ran equally fast.
+//! A message arrives after it was sent: each message from a to b gives an upper bound of how far b's clock is ahead, and each message from
+//! b to a gives a lower bound. The fastest message in each direction counts. The offset is the middle between both bounds, and is wrong by
+//! half of their distance at most, if the clocks ran equally fast.
 
 use std::path::Path;
 
@@ -24,7 +24,7 @@ const MOST: usize = 1 << 20;
 /// Which records are the sending and the receiving of a message.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Messages {
-    /// A flow that begins in one recording and continues or ends in another, with one id.
+    /// A flow that begins in one recording and continues or ends in another one with the same id.
     Flows,
     /// Events of these names, as `NAME` or `CATEGORY:NAME`, with the same values of these arguments.
     Events { send: String, receive: String, keys: Vec<String> },
@@ -55,8 +55,17 @@ impl std::str::FromStr for Messages {
     }
 }
 
-/// When a message was sent or received; `None` if several have the same key.
-type Times = FxHashMap<Box<str>, Option<u64>>;
+/// When a message was sent or received, and by which thread; `None` if several have the same key.
+type Times = FxHashMap<Box<str>, Option<End>>;
+
+/// One end of a message.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct End {
+    /// By the clock of its recording.
+    pub(crate) time: u64,
+    /// The koid of the thread, in its recording.
+    pub(crate) thread: u64,
+}
 
 /// The ends of messages in a recording.
 #[derive(Debug, Default)]
@@ -77,7 +86,7 @@ pub(crate) struct Offset {
     pub(crate) messages: (usize, usize),
 }
 
-/// Why there is no offset.
+/// The reason why there is no offset.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Unbounded {
     /// The number of messages in each direction; in at least one direction, there are none.
@@ -90,6 +99,19 @@ impl Messages {
     fn is(event: &Event<'_>, name: &str) -> bool {
         let rest = name.strip_prefix(event.category).and_then(|rest| rest.strip_prefix(':'));
         event.name == name || rest == Some(event.name)
+    }
+
+    /// What distinguishes the message of this key, as text.
+    pub(crate) fn name(&self, key: &str) -> String {
+        match self {
+            Messages::Flows => format!("flow {key}"),
+            Messages::Events { keys, .. } => {
+                let values = keys.iter().zip(key.split('\0'));
+                let parts: Vec<String> =
+                    values.map(|(name, value)| format!("{name}={value}")).collect();
+                fxtrec_units::escape::line(&parts.join(" ")).into_owned()
+            }
+        }
     }
 
     /// Whether an event is one end of a message, which one, and of which message.
@@ -129,7 +151,8 @@ impl Ends {
     /// Records an event that is one end of a message.
     pub(crate) fn note(&mut self, event: &Event<'_>, messages: &Messages) {
         if let Some((sends, key)) = messages.end(event) {
-            self.add(sends, key, event.time.0, self.are_flows);
+            let end = End { time: event.time.0, thread: event.thread.thread.0 };
+            self.add(sends, key, end, self.are_flows);
         }
     }
 
@@ -139,7 +162,7 @@ impl Ends {
     }
 
     /// A flow may have several steps; the first counts. Events with one key are different messages.
-    fn add(&mut self, sends: bool, key: Box<str>, time: u64, first_counts: bool) {
+    fn add(&mut self, sends: bool, key: Box<str>, end: End, first_counts: bool) {
         let times = if sends { &mut self.sent } else { &mut self.received };
         if times.len() >= MOST && !times.contains_key(&key) {
             return;
@@ -148,7 +171,7 @@ impl Ends {
         times
             .entry(key)
             .and_modify(|known| *known = known.filter(|_| keeps_first))
-            .or_insert(Some(time));
+            .or_insert(Some(end));
     }
 
     /// How far the clock of `other` is ahead of this one's.
@@ -175,11 +198,63 @@ fn fastest(sent: &Times, there: &Ends) -> (usize, Option<i128>) {
             return None;
         }
         let received = (*there.received.get(key)?)?;
-        Some(i128::from(received) - i128::from(sent?))
+        Some(i128::from(received.time) - i128::from(sent?.time))
     });
     differences.fold((0, None), |(count, least), difference| {
         (count + 1, Some(least.map_or(difference, |least: i128| least.min(difference))))
     })
+}
+
+/// A message that another machine answered with the same key, and the answer: a request.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Request {
+    pub(crate) key: Box<str>,
+    /// Which recording has the sending of the request, and which has its receiving.
+    pub(crate) client: usize,
+    pub(crate) server: usize,
+    pub(crate) sent: End,
+    pub(crate) received: End,
+    /// Unknown for flows.
+    pub(crate) replied: Option<End>,
+    pub(crate) answered: End,
+}
+
+impl Request {
+    /// How long the client waited for the answer, in nanoseconds.
+    pub(crate) fn length(&self) -> u64 {
+        self.answered.time - self.sent.time
+    }
+}
+
+/// All requests of these recordings, the longest first.
+pub(crate) fn requests(ends: &[&Ends]) -> Vec<Request> {
+    let mut requests = Vec::new();
+    for (client, own) in ends.iter().enumerate() {
+        for (key, sent) in &own.sent {
+            let (Some(sent), Some(Some(answered))) = (*sent, own.received.get(key).copied()) else {
+                continue;
+            };
+            let others = ends.iter().enumerate().filter(|(other, _)| *other != client);
+            let mut served = others.filter_map(|(server, ends)| {
+                let received = (*ends.received.get(key)?)?;
+                let replied = ends.sent.get(key).copied().flatten();
+                let is_one = if own.are_flows {
+                    replied.is_none()
+                } else {
+                    replied.is_some_and(|replied| received.time <= replied.time)
+                };
+                is_one.then_some((server, received, replied))
+            });
+            if let Some((server, received, replied)) = served.next()
+                && sent.time <= answered.time
+            {
+                let key = key.clone();
+                requests.push(Request { key, client, server, sent, received, replied, answered });
+            }
+        }
+    }
+    requests.sort_by(|a, b| (b.length(), &a.key).cmp(&(a.length(), &b.key)));
+    requests
 }
 
 /// A recording whose clock is aligned by messages, and the recordings to and from which these were sent.
@@ -189,12 +264,12 @@ pub(crate) struct Set {
     pub(crate) offset: Offset,
 }
 
-/// How far each clock is ahead of the first one's: directly, or through another recording if that is more exact.
+/// How far each clock is ahead of the first one: directly, or through another recording if that is more precise.
 ///
 /// # Errors
-/// When there is no path of messages from a recording to the first.
+/// Returns an error when there is no path of messages from a recording to the first.
 pub(crate) fn offsets(paths: &[&Path], ends: &[&Ends]) -> Result<Vec<Option<Set>>, ConvertError> {
-    // As in Dijkstra's algorithm: the one that is known most exactly is next.
+    // As in Dijkstra's algorithm, the recording whose offset is known most precisely is next.
     let mut set: Vec<Option<Set>> = vec![None; paths.len()];
     let origin = Offset { nanos: 0, error: 0, messages: (0, 0) };
     let mut done = vec![0];
@@ -248,7 +323,7 @@ mod tests {
         let mut ends = Ends::default();
         for (sends, list) in [(true, sent), (false, received)] {
             for &(key, time) in list {
-                ends.add(sends, key.into(), time, false);
+                ends.add(sends, key.into(), End { time, thread: time / 1000 }, false);
             }
         }
         ends
@@ -271,6 +346,29 @@ mod tests {
         assert_eq!(a.offset_of(&b), Err(Unbounded::Contradictory(90)));
         let mute = ends(&[], &[("3", 300)]);
         assert_eq!(a.offset_of(&mute), Err(Unbounded::Missing(1, 0)));
+    }
+
+    #[test]
+    fn what_is_answered_with_the_same_key_is_a_request_and_the_longest_is_first() {
+        // 3 has no answer, two messages have the key 4, and b asks 5.
+        let a = ends(
+            &[("1", 100), ("2", 3000), ("3", 4000), ("4", 5000), ("4", 5100), ("5", 9200)],
+            &[("1", 400), ("2", 3900), ("4", 5900), ("5", 9100)],
+        );
+        let b = ends(
+            &[("1", 1300), ("2", 4500), ("4", 5800), ("5", 8000)],
+            &[("1", 1200), ("2", 4100), ("3", 5000), ("4", 5500), ("5", 8070)],
+        );
+        let found = requests(&[&a, &b]);
+        let lengths: Vec<_> = found.iter().map(|it| (&*it.key, it.client, it.length())).collect();
+        assert_eq!(lengths, [("2", 0, 900), ("1", 0, 300), ("5", 1, 70)]);
+        let Request { server, sent, received, replied, answered, .. } = &found[0];
+        assert_eq!(*server, 1);
+        assert_eq!((sent.time, sent.thread, answered.time), (3000, 3, 3900));
+        assert_eq!(
+            (received.time, replied.map(|end| (end.time, end.thread))),
+            (4100, Some((4500, 4)))
+        );
     }
 
     #[test]

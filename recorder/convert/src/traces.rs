@@ -51,7 +51,7 @@ fn keep_file(path: &Path, file: File, of_pipe: bool) {
 /// Makes sure that a trace can be opened several times: input from a pipe, or from standard input for `-`, is copied to a temporary file.
 ///
 /// # Errors
-/// If it cannot be read or converted, or the file cannot be written.
+/// Returns an error if it cannot be read or converted, or the file cannot be written.
 pub fn keep(path: &Path) -> io::Result<()> {
     if can_be_read_again(path) || path.is_dir() {
         return Ok(());
@@ -76,7 +76,7 @@ pub fn can_be_read_again(path: &Path) -> bool {
 /// Opens the trace at `path`, which may be from another recorder.
 ///
 /// # Errors
-/// If the file cannot be opened or converted.
+/// Returns an error if the file cannot be opened or converted.
 pub fn open(path: &Path) -> io::Result<File> {
     if let Some(file) = find(path) {
         return again(&file);
@@ -107,7 +107,7 @@ pub fn open(path: &Path) -> io::Result<File> {
     Ok(opened)
 }
 
-/// Opens the file again, with a position of its own.
+/// Opens the file again, with a separate file position.
 fn again(file: &File) -> io::Result<File> {
     File::open(format!("/proc/self/fd/{}", file.as_raw_fd()))
 }
@@ -123,7 +123,7 @@ fn piped(mut content: Box<dyn Read + Send>) -> io::Result<File> {
 /// The trace on standard input; see [`open`].
 ///
 /// # Errors
-/// If it cannot be read or converted.
+/// Returns an error if it cannot be read or converted.
 pub fn from_stdin() -> io::Result<Box<dyn Read + Send>> {
     let path = Path::new("-");
     if let Some(file) = find(path) {
@@ -184,7 +184,7 @@ impl Read for Source {
     }
 }
 
-/// The format, if it is that of another recorder.
+/// The format, if it is the format of another recorder.
 fn foreign(input: &mut Input) -> Option<Format> {
     input.format().ok().filter(|format| format.is_imported())
 }

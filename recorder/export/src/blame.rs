@@ -6,8 +6,8 @@ use fxtrec_blame::chain::{Blocked, Frame, Wakers};
 use fxtrec_blame::parts::{self, EndedBy, Key};
 use fxtrec_blame::pass::{self, Follower, Interval};
 use fxtrec_blame::spans::{Span, Spans};
-use fxtrec_blame::threads::{Index, Roster};
-use fxtrec_blame::track::{Tenant, Tracker};
+use fxtrec_blame::threads::{Index, KnownThreads};
+use fxtrec_blame::track::{OnCpu, Tracker};
 use fxtrec_blame::{Class, log, spans};
 use fxtrec_report::call_name;
 
@@ -32,15 +32,15 @@ pub(crate) fn add<'r>(
     }
     let interval = |span: &Span| Interval { koid: span.koid, from: span.from, to: span.to };
     let intervals: Vec<Interval> = spans.list.iter().map(interval).collect();
-    let mut told = vec![false; intervals.len()];
-    let mut tracker = Tracker::new(Roster::default());
-    let follower = Follower::new(&intervals, Wakers::Told, log::MOST, |tracker, at, frame| {
-        told[at] = true;
+    let mut reported = vec![false; intervals.len()];
+    let mut tracker = Tracker::new(KnownThreads::default());
+    let follower = Follower::new(&intervals, Wakers::OnlyNamed, log::MOST, |tracker, at, frame| {
+        reported[at] = true;
         add_span(rows, &spans, &spans.list[at], &frame, tracker);
     });
     pass::run(open()?, &mut tracker, follower)?.finish(&tracker);
     // Spans of threads about which the trace has no other records.
-    for (span, _) in spans.list.iter().zip(told).filter(|(_, told)| !told) {
+    for (span, _) in spans.list.iter().zip(reported).filter(|(_, reported)| !reported) {
         let part = Part { name: "unknown", class: None, by: None };
         part.push(rows, (&spans, span), (span.length(), 1));
     }
@@ -64,7 +64,7 @@ fn add_span(rows: &mut Rows<'_>, spans: &Spans, span: &Span, frame: &Frame, trac
         };
         blocked.class(tracker.origin.causes, blocked.syscall.map(name))
     };
-    let mut utid = |thread: Index| rows.utid_of(Koid(tracker.roster.koid(thread)));
+    let mut utid = |thread: Index| rows.utid_of(Koid(tracker.known_threads.koid(thread)));
     let mut found = Vec::new();
     for (key, sum) in parts::sums(frame, class) {
         let (name, class, by) = match key {
@@ -73,8 +73,8 @@ fn add_span(rows: &mut Rows<'_>, spans: &Spans, span: &Span, frame: &Frame, trac
             Key::Stolen => ("steal", None, None),
             Key::Interrupts => ("irq", None, None),
             Key::Throttled(_) => ("throttled", None, None),
-            Key::Waiting(Tenant::Thread(thread)) => ("runqueue", None, Some(utid(thread))),
-            Key::Waiting(Tenant::Idle) => ("runqueue", None, Some(IDLE)),
+            Key::Waiting(OnCpu::Thread(thread)) => ("runqueue", None, Some(utid(thread))),
+            Key::Waiting(OnCpu::Idle) => ("runqueue", None, Some(IDLE)),
             Key::Waiting(_) => ("runqueue", None, None),
             Key::Blocked { class, ended, .. } => {
                 let by = match ended {

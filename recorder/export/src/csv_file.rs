@@ -25,7 +25,7 @@ impl CsvFile<File> {
     /// Begins the file of a table.
     ///
     /// # Errors
-    /// If the file cannot be written.
+    /// Returns an error if the file cannot be written.
     pub(crate) fn begin(
         file: File,
         table: Table,

@@ -62,8 +62,8 @@ fn begin(
     }
 }
 
-/// How many slips may wait for each writer thread: together they have the rows of one row group, so that the reader can continue while a
-/// group is written.
+/// The maximum number of slips that may wait for each writer thread: together they have the rows of one row group, so that the reader can
+/// continue while a group is written.
 const WAITING: usize = ROWS / SLIP_ROWS;
 
 /// The maximum number of writer threads; there is no work for more.
@@ -87,7 +87,7 @@ impl Files {
     /// Begins all files. `about` is their metadata.
     ///
     /// # Errors
-    /// If a file cannot be created, or a thread cannot be started.
+    /// Returns an error if a file cannot be created, or a thread cannot be started.
     pub(crate) fn begin(
         format: Format,
         files: Vec<(Table, File)>,
@@ -119,7 +119,7 @@ impl Files {
         Ok(Files { lanes: lanes.collect::<Result<_, WriteError>>()?, lane_of })
     }
 
-    /// Hands over rows to be written. False if a thread has failed; then nothing more is written.
+    /// Hands over rows to be written. Returns false if a thread has failed; then no more data is written.
     pub(crate) fn write(&self, slip: Slip) -> bool {
         let lane = self.lanes.get(self.lane_of[slip.table as usize]);
         lane.is_some_and(|lane| lane.slips.send(slip).is_ok())

@@ -30,7 +30,7 @@ impl Identity {
     /// The identity of the trace in a file.
     ///
     /// # Errors
-    /// If the file cannot be read, or is not a trace.
+    /// Returns an error if the file cannot be read, or is not a trace.
     pub(crate) fn of(path: &Path) -> Result<Identity, Error> {
         let opened = |source| Error::Open { path: path.to_owned(), source };
         // A trace in another tool's format is identified by its own bytes, not by those of its conversion.
@@ -58,8 +58,8 @@ fn day(reader: &mut Reader<'_>) -> String {
         match reader.next() {
             Ok(Some(item)) => match (&item.record, item.record.time()) {
                 (Record::Event(event), _) if event.category == "fxtrec" => {
-                    let told = event.args.get("wall_clock_offset_ns");
-                    offset = told.and_then(clock_offset).or(offset);
+                    let reported = event.args.get("wall_clock_offset_ns");
+                    offset = reported.and_then(clock_offset).or(offset);
                 }
                 (
                     Record::ContextSwitch(_) | Record::LegacyContextSwitch(_) | Record::Wakeup(_),

@@ -42,7 +42,7 @@ use identity::Identity;
 use rows::Rows;
 pub use schema::Table;
 
-/// Why traces cannot be exported.
+/// The reason why traces cannot be exported.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum ExportError {
@@ -103,7 +103,7 @@ impl Format {
     }
 
     /// # Errors
-    /// If this build does not support the format.
+    /// Returns an error if this build does not support the format.
     pub fn must_be_built(self) -> Result<Format, NoParquet> {
         match self {
             Format::Parquet if cfg!(not(feature = "parquet")) => Err(NoParquet),
@@ -185,7 +185,7 @@ impl Export {
     /// trace that was exported before is replaced.
     ///
     /// # Errors
-    /// [`ExportError`]. Earlier traces are then complete, and nothing of the failed one is changed.
+    /// Returns [`ExportError`]. Earlier traces are then complete, and no file of the failed trace has changed.
     pub fn to_folder(&self, inputs: &[&Path], folder: &Path) -> Result<Exported, ExportError> {
         self.format.must_be_built()?;
         let mut all = Exported::default();
@@ -237,7 +237,7 @@ impl Export {
     /// Writes one table of all traces to a file, with the id of the trace in each row.
     ///
     /// # Errors
-    /// [`ExportError`]. An existing file is then unchanged.
+    /// Returns [`ExportError`]. An existing file is then unchanged.
     pub fn to_file(
         &self,
         inputs: &[&Path],

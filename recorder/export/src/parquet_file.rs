@@ -25,7 +25,7 @@ impl ParquetFile {
     /// Begins the file of a table. `about` is its metadata.
     ///
     /// # Errors
-    /// If the file cannot be written.
+    /// Returns an error if the file cannot be written.
     pub(crate) fn begin(
         file: File,
         table: Table,

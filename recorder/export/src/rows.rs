@@ -383,7 +383,7 @@ impl Observer for Rows<'_> {
             Some(said) if is_in && before.state.is_waiting() => said.held,
             _ => 0,
         };
-        // A thread that is switched in without having waited was woken, but its wake-up was not recorded.
+        // A thread that is switched in without a recorded wait was woken, but its wake-up was not recorded.
         let complete = change.length().is_some() && (!is_in || before.state.is_waiting());
         self.state(thread, &before, time, (complete, throttled));
         if after.is_blocked() {

@@ -160,7 +160,7 @@ impl Table {
         }
     }
 
-    /// The work of writing it, relative to the other tables.
+    /// The relative amount of work to write it, compared with the other tables.
     pub(crate) const fn weight(self) -> u32 {
         match self {
             Table::ThreadState => 12,

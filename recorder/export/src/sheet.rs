@@ -1,7 +1,7 @@
 //! Rows of a table that are being collected, until they fill a row group.
 //!
-//! The thread that reads the trace has the most work, so adding a row is one short copy: rows follow one another, every value as 64 bits.
-//! The thread that writes them splits them into columns, one [slip](Slip) at a time, while they are in a near cache:
+//! The thread that reads the trace has the most work, so adding a row is one short copy: rows are stored one after another, every value as
+//! 64 bits. The writing thread splits the rows into columns, one [slip](Slip) at a time, while they are still in a CPU cache:
 //!
 //! ```text
 //!  Sheet -- Slip: some rows, as they came -----------> Group: a row group, by columns
@@ -93,7 +93,7 @@ impl Cell {
         Cell(i64::from_ne_bytes(number.to_ne_bytes()))
     }
 
-    /// Words have negative numbers, other texts have the numbers from 0.
+    /// Predefined words have negative numbers, other texts have the numbers from 0.
     #[inline(always)]
     pub(crate) fn word(word: Word) -> Cell {
         Cell(-1 - word as i64)

@@ -34,7 +34,7 @@ pub(crate) struct Sample {
 }
 
 impl Stacks {
-    /// Whether records of this kind matter for stacks.
+    /// Whether records of this kind are relevant for stacks.
     #[inline]
     pub(crate) fn is_about(record: &Record<'_>) -> bool {
         matches!(

@@ -17,7 +17,7 @@ use super::*;
 use crate::sheet::ROWS;
 
 /// A folder with a trace in it, and its tables.
-struct Told {
+struct ExportRun {
     folder: tempfile::TempDir,
     exported: Exported,
     report: Report,
@@ -28,7 +28,7 @@ fn export() -> Export {
     Export { format: Format::Parquet, tables: Table::ALL.to_vec(), labels }
 }
 
-fn tell(bytes: &[u8]) -> Told {
+fn tell(bytes: &[u8]) -> ExportRun {
     let folder = tempfile::tempdir().expect("a folder");
     let trace = folder.path().join("a.fxt");
     fs::write(&trace, bytes).expect("room");
@@ -39,14 +39,14 @@ fn tell(bytes: &[u8]) -> Told {
     let open = || Ok(Reader::from_slice(bytes));
     let spans = spans::measure(open, &Selection::default(), &report, spans::Room::OF_COMMANDS);
     report.spans = Some(spans.expect("a trace"));
-    Told { folder, exported, report }
+    ExportRun { folder, exported, report }
 }
 
 fn open(path: &Path) -> SerializedFileReader<File> {
     SerializedFileReader::new(File::open(path).expect("a file")).expect("it is Parquet")
 }
 
-impl Told {
+impl ExportRun {
     fn path(&self, table: Table) -> PathBuf {
         let mut path = self.folder.path().join("out").join(table.name());
         for _ in 0..2 {
@@ -159,8 +159,8 @@ impl Told {
     fn waits_must_add_up(&self) {
         let mut by_wait = BTreeMap::<i64, Vec<(i64, i64)>>::new();
         for row in self.rows(Table::Antagonist) {
-            let told = (int(&row, "utid"), int(&row, "dur"));
-            by_wait.entry(int(&row, "wait_id")).or_default().push(told);
+            let reported = (int(&row, "utid"), int(&row, "dur"));
+            by_wait.entry(int(&row, "wait_id")).or_default().push(reported);
         }
         for wait in self.rows(Table::Wait) {
             let had = by_wait.remove(&int(&wait, "id")).unwrap_or_default();
@@ -168,10 +168,10 @@ impl Told {
             assert_eq!(maybe(&wait, "antagonist_ns"), first);
             let threads: i64 = had.iter().map(|it| it.1).sum();
             let rest = ["idle_ns", "unknown_ns"].map(|name| maybe(&wait, name).unwrap_or(0));
-            let told = threads + rest.iter().sum::<i64>();
+            let reported = threads + rest.iter().sum::<i64>();
             match maybe(&wait, "antagonists") {
-                Some(all) if all > had.len() as i64 => assert!(told <= int(&wait, "dur")),
-                _ => assert_eq!(told, int(&wait, "dur")),
+                Some(all) if all > had.len() as i64 => assert!(reported <= int(&wait, "dur")),
+                _ => assert_eq!(reported, int(&wait, "dur")),
             }
         }
         assert!(by_wait.is_empty(), "each antagonist is of a wait");
@@ -255,15 +255,15 @@ fn eventful() -> Scene {
 
 #[test]
 fn tables_have_the_figures_of_the_report() {
-    let told = tell(eventful().bytes());
-    told.must_agree();
+    let reported = tell(eventful().bytes());
+    reported.must_agree();
     for table in
         [Table::SchedSlice, Table::ThreadState, Table::Wait, Table::Antagonist, Table::Loss]
     {
-        assert!(told.exported.rows_of(table) >= 2, "{table} has something to compare");
+        assert!(reported.exported.rows_of(table) >= 2, "{table} has something to compare");
     }
     let idle: Vec<bool> =
-        told.rows(Table::Wakeup).iter().map(|row| bool(row, "effective")).collect();
+        reported.rows(Table::Wakeup).iter().map(|row| bool(row, "effective")).collect();
     assert_eq!(idle, [true, true, false, true, true]);
 }
 
@@ -289,28 +289,28 @@ fn csv_has_the_same_files_columns_and_rows_as_parquet() {
         let (out, inn) = if turn % 2 == 0 { (101, 102) } else { (102, 101) };
         scene.switch(200 + turn * 3, 0, out, Leaves::R, inn);
     }
-    let told = tell(scene.span((150, 160), 101, "a \"b\",\n").end(900_000).bytes());
-    let trace = told.folder.path().join("a.fxt");
-    let out = told.folder.path().join("csv");
+    let reported = tell(scene.span((150, 160), 101, "a \"b\",\n").end(900_000).bytes());
+    let trace = reported.folder.path().join("a.fxt");
+    let out = reported.folder.path().join("csv");
     let csv = Export { format: Format::Csv, ..export() };
     let exported = csv.to_folder(&[&trace], &out).expect("exported");
-    assert_eq!(exported.rows, told.exported.rows);
+    assert_eq!(exported.rows, reported.exported.rows);
     let mut bytes = 0;
     for table in Table::ALL {
-        let parquet = told.path(table);
-        let below = parquet.strip_prefix(told.folder.path().join("out")).expect("it is there");
+        let parquet = reported.path(table);
+        let below = parquet.strip_prefix(reported.folder.path().join("out")).expect("it is there");
         let path = out.join(below).with_extension("csv");
         let text = fs::read_to_string(&path).unwrap_or_else(|_| panic!("{}", path.display()));
         bytes += text.len() as u64;
         let (header, rows) = text.split_once('\n').expect("a header");
         let names: Vec<&str> = table.columns().iter().map(|column| column.name).collect();
         assert_eq!(header, names.join(","), "{table}");
-        let expected: String = told.rows(table).iter().map(as_csv).collect();
+        let expected: String = reported.rows(table).iter().map(as_csv).collect();
         assert!(rows == expected, "{table}: {} bytes and {}", rows.len(), expected.len());
     }
     assert_eq!(bytes, exported.bytes);
     // One table of several traces.
-    let [parquet, csv_file] = ["w.parquet", "w.csv"].map(|name| told.folder.path().join(name));
+    let [parquet, csv_file] = ["w.parquet", "w.csv"].map(|name| reported.folder.path().join(name));
     export().to_file(&[&trace, &trace], Table::Wait, &parquet).expect("exported");
     csv.to_file(&[&trace, &trace], Table::Wait, &csv_file).expect("exported");
     let text = fs::read_to_string(&csv_file).expect("it is there");
@@ -324,22 +324,22 @@ fn csv_has_the_same_files_columns_and_rows_as_parquet() {
 
 #[test]
 fn a_trace_is_in_a_folder_in_one_format_only() {
-    let told = tell(eventful().bytes());
-    let trace = told.folder.path().join("a.fxt");
-    let out = told.folder.path().join("out");
+    let reported = tell(eventful().bytes());
+    let trace = reported.folder.path().join("a.fxt");
+    let out = reported.folder.path().join("out");
     let csv = Export { format: Format::Csv, ..export() };
     let error = csv.to_folder(&[&trace], &out).expect_err("it is there as Parquet");
     assert!(
         matches!(&error, ExportError::OtherFormat(path) if path.ends_with("sched_slice.parquet"))
     );
-    assert!(told.path(Table::Trace).with_extension("csv").metadata().is_err());
+    assert!(reported.path(Table::Trace).with_extension("csv").metadata().is_err());
 }
 
 #[test]
 fn a_wait_shows_who_woke_whom_and_who_had_the_cpu() {
-    let told = tell(eventful().bytes());
-    let tids = told.tids();
-    let waits = told.rows(Table::Wait);
+    let reported = tell(eventful().bytes());
+    let tids = reported.tids();
+    let waits = reported.rows(Table::Wait);
     let tid = |row: &Row, name: &str| maybe(row, name).map(|utid| tids[&utid]);
     let of = |thread: u64, ts: i64| {
         let found =
@@ -358,18 +358,18 @@ fn a_wait_shows_who_woke_whom_and_who_had_the_cpu() {
         (text(throttled, "kind"), text(throttled, "throttled_by")),
         (Some("preempted"), Some("/q"))
     );
-    let slices = told.rows(Table::SchedSlice);
+    let slices = reported.rows(Table::SchedSlice);
     let taken = slices.iter().find(|row| maybe(row, "steal_ns").is_some()).expect("one was taken");
     assert_eq!((tid(taken, "utid"), int(taken, "ts")), (Some(102), 30_000));
     assert_eq!((int(taken, "irq_ns"), int(taken, "irqs")), (90, 2));
-    let states = told.rows(Table::ThreadState);
+    let states = reported.rows(Table::ThreadState);
     let call =
         states.iter().find(|row| maybe(row, "syscall").is_some()).expect("one was in a call");
     assert_eq!(
         (tid(call, "utid"), text(call, "state"), int(call, "dur")),
         (Some(101), Some("S"), 7_000)
     );
-    let ended: Vec<u64> = told
+    let ended: Vec<u64> = reported
         .rows(Table::Thread)
         .iter()
         .filter(|row| maybe(row, "end_ts").is_some())
@@ -394,8 +394,8 @@ fn threads_of_the_recorder_are_marked() {
     scene.name(101, "app").name(901, "fxtrec-capture").name(1001, "fxtrec-files");
     scene.switch(10, 0, 0, Leaves::R, 101).switch(20, 0, 101, Leaves::R, 901);
     scene.switch(30, 0, 901, Leaves::R, 1001).switch(40, 0, 1001, Leaves::X, 0).end(50);
-    let told = tell(scene.bytes());
-    let rows = told.rows(Table::Thread);
+    let reported = tell(scene.bytes());
+    let rows = reported.rows(Table::Thread);
     let own = rows.iter().filter(|row| bool(row, "is_recorder"));
     let mut own: Vec<i64> = own.map(|row| int(row, "tid")).collect();
     own.sort_unstable();
@@ -404,7 +404,7 @@ fn threads_of_the_recorder_are_marked() {
 
 #[test]
 fn a_file_says_its_version_and_is_sorted_and_packed_to_be_pruned_by_time() {
-    // More than a row group of slices that end in another order than they begin.
+    // More slices than a row group has; the order of their ends differs from that of their beginnings.
     let mut scene = Scene::new();
     let turns = ROWS as u64;
     scene.switch(1, 1, 0, Leaves::R, 201);
@@ -415,16 +415,16 @@ fn a_file_says_its_version_and_is_sorted_and_packed_to_be_pruned_by_time() {
             scene.switch(11 + turn * 3, 1, 201, Leaves::R, 201);
         }
     }
-    let told = tell(scene.end(turns * 4).bytes());
-    told.must_agree();
-    let file = open(&told.path(Table::SchedSlice));
+    let reported = tell(scene.end(turns * 4).bytes());
+    reported.must_agree();
+    let file = open(&reported.path(Table::SchedSlice));
     let about = file.metadata().file_metadata();
     let pairs = about.key_value_metadata().expect("there is some");
     let value =
         |key: &str| pairs.iter().find(|pair| pair.key == key).and_then(|pair| pair.value.clone());
     assert_eq!(value("fxtrec.schema_version").as_deref(), Some("1"));
     assert_eq!(value("fxtrec.table").as_deref(), Some("sched_slice"));
-    let path = told.path(Table::SchedSlice);
+    let path = reported.path(Table::SchedSlice);
     assert!(
         path.to_string_lossy()
             .contains(&format!("trace_id={}", value("fxtrec.trace_id").expect("it is there")))
@@ -528,8 +528,8 @@ fn a_counter_is_a_row_for_each_of_its_values() {
     };
     fxt_writer::record::Record::write(&event, &mut words).expect("room");
     bytes.extend(words);
-    let told = tell(&bytes);
-    let rows = told.rows(Table::Counter);
+    let reported = tell(&bytes);
+    let rows = reported.rows(Table::Counter);
     let values: Vec<(Option<&str>, &Field)> =
         rows.iter().map(|row| (text_of(row), field(row, "value"))).collect();
     assert_eq!(

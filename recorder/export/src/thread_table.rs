@@ -120,7 +120,7 @@ impl ThreadTable {
         self.threads.remove(&koid).map(|person| Gone { koid, person })
     }
 
-    /// All threads that are left, in the order of their numbers.
+    /// All remaining threads, in the order of their numbers.
     pub(crate) fn finish_threads(&mut self) -> Vec<Gone> {
         let threads = std::mem::take(&mut self.threads).into_iter();
         let mut threads: Vec<Gone> = threads.map(|(koid, person)| Gone { koid, person }).collect();

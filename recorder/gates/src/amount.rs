@@ -25,7 +25,7 @@ impl fmt::Display for Amount {
     }
 }
 
-/// Three significant digits, in the unit that leaves one to three of them before the point.
+/// Three significant digits, in the unit that leaves one to three digits before the decimal point.
 fn write_time(nanos: f64, f: &mut fmt::Formatter<'_>) -> fmt::Result {
     const UNITS: [(&str, f64); 3] = [("us", 1e3), ("ms", 1e6), ("s", 1e9)];
     if nanos < 999.5 {

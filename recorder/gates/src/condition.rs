@@ -69,12 +69,12 @@ impl Condition {
         }
     }
 
-    /// Whether it may be true of `subject`, some of whose functions have no known name.
+    /// Whether the condition may be true for `subject`, in which some functions have no known name.
     pub fn may_hold(&self, subject: &Subject<'_>) -> bool {
         self.known(subject) != Some(false)
     }
 
-    /// Whether it is true of `subject`; `None` if that depends on the functions without names.
+    /// Whether the condition is true for `subject`; `None` if that depends on the functions without names.
     fn known(&self, subject: &Subject<'_>) -> Option<bool> {
         // `decides`: a part with this value determines the whole.
         let combine = |parts: &[Condition], decides: bool| {

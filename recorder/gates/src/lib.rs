@@ -1,7 +1,7 @@
 //! The language of gates and triggers: a measured quantity, a comparison with a limit, and a condition on threads and CPUs.
 //!
-//! Nothing in this crate measures: the report evaluates gates after a recording, and the recorder checks each value against its trigger
-//! while it records.
+//! This crate measures nothing: the report evaluates gates after a recording, and the recorder checks each value against its triggers while
+//! it records.
 //!
 //! ```text
 //! gate       = measure OP VALUE [ "if" condition ]
@@ -96,7 +96,7 @@ impl Comparison {
 pub struct Measure {
     text: String,
     pub quantity: Quantity,
-    /// Which threads' values count; `None` for all.
+    /// The threads whose values count; `None` for all.
     pub condition: Option<Condition>,
 }
 
@@ -124,7 +124,7 @@ pub struct Gate {
     /// The comparison that must not hold.
     pub comparison: Comparison,
     pub limit: Amount,
-    /// Which threads' values count; `None` for all.
+    /// The threads whose values count; `None` for all.
     pub condition: Option<Condition>,
 }
 

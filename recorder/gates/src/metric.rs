@@ -95,7 +95,7 @@ impl fmt::Display for Metric {
     }
 }
 
-/// A name that is not a metric's.
+/// A name that is not the name of a metric.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error(
     "unknown metric; expected wakeup, preempt, runqueue, slice, blocked, blocked_d, steal, throttled, irq or need_resched"

@@ -1,4 +1,4 @@
-//! Why a line is not a valid gate, in messages that explain how to correct it.
+//! The reason why a line is not a valid gate, in messages that explain how to correct it.
 
 use std::fmt;
 use std::ops::Range;
@@ -117,7 +117,7 @@ fn triggers() -> String {
 }
 
 impl Problem {
-    /// A suggestion, if the message itself does not have one.
+    /// A suggestion, if the message itself does not contain one.
     fn help(&self) -> Option<String> {
         let near = |nearest: &Option<&str>| {
             nearest.map(|name| format!("; did you mean {name}?")).unwrap_or_default()

@@ -13,7 +13,7 @@ pub enum Total {
     Switches,
     /// Context switches divided by the length of the recording in seconds.
     SwitchesPerSecond,
-    /// How often a thread was switched in on another CPU than the one it last ran on.
+    /// The number of times that a thread was switched in on a CPU other than the one it last ran on.
     Migrations,
     /// How often a thread changed run queues while it waited.
     Moved,
@@ -105,8 +105,8 @@ impl Stat {
         }
     }
 
-    /// How many values the statistic needs to be meaningful. A percentile needs enough values that one beyond it is likely; with fewer, it
-    /// would only be the maximum.
+    /// How many values the statistic needs to be meaningful. A percentile needs enough values that some are likely to exceed it; with
+    /// fewer, it would equal the maximum.
     pub fn samples_needed(self) -> u64 {
         match self {
             Stat::Count | Stat::Sum => 0,

@@ -53,7 +53,7 @@ impl SpanPart {
         }
     }
 
-    /// Its place in [`SpanPart::ALL`].
+    /// Its index in [`SpanPart::ALL`].
     pub const fn index(self) -> usize {
         self as usize
     }

@@ -59,7 +59,7 @@ pub enum Lasting {
 pub struct Trigger {
     pub(super) text: String,
     pub what: What,
-    /// Which threads' values count; `None` for all.
+    /// The threads whose values count; `None` for all.
     pub condition: Option<Condition>,
 }
 

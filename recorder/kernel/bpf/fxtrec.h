@@ -102,7 +102,7 @@ static inline bool ring(void *bell, void *bytes)
 #define BPF_F_USER_STACK (1 << 8)
 
 /*
- * Functions without a fixed number in the kernel have a placeholder here; the loader puts the right number in its place (object.rs). A
+ * Functions and types without a fixed number in the kernel have a placeholder here; the loader puts the right number in its place (object.rs). A
  * kernel without such a function gets programs that do not use it.
  */
 static void *(*const bpf_rdonly_cast)(const void *address, u32 type) = (void *)0x10001;
@@ -119,7 +119,10 @@ static inline void *interrupt_variable(void)
 /* Casts an address to which no type leads to a task: then programs may read from it. */
 static inline struct task_struct *as_task(const void *address)
 {
-	return bpf_rdonly_cast(address, __builtin_btf_type_id(*(struct task_struct *)0, 1));
+	u32 task;
+
+	asm("%0 = 0x10003 ll" : "=r"(task));
+	return bpf_rdonly_cast(address, task);
 }
 
 /* The CPU that the thread is on. In the architecture's part of the task since Linux 5.16. */

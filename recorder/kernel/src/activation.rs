@@ -1,7 +1,7 @@
 //! Sockets that the parent of this process has created for it: the protocol of systemd's sd_listen_fds(3).
 //!
-//! Three variables describe them. They are meant for the process whose id is in `LISTEN_PID`, not for its children, which inherit the
-//! variables.
+//! Three variables describe them. The variables are meant for the process whose id is in `LISTEN_PID`, not for its children, which inherit
+//! them.
 //!
 //! ```text
 //!  LISTEN_PID=4711  LISTEN_FDS=2  LISTEN_FDNAMES=control:providers       descriptors 3 and 4
@@ -23,12 +23,12 @@ const FIRST: RawFd = 3;
 /// No service manager passes more descriptors.
 const MOST: RawFd = 64;
 
-/// Whether they were already returned: each descriptor has one owner.
+/// Whether the descriptors were already returned: each descriptor has one owner.
 static TAKEN: AtomicBool = AtomicBool::new(false);
 
 /// A socket that was passed.
 #[derive(Debug)]
-pub struct Passed {
+pub struct PassedSocket {
     /// Its name (`FileDescriptorName=`); empty if it has none.
     pub name: String,
     pub socket: OwnedFd,
@@ -37,10 +37,10 @@ pub struct Passed {
 /// The sockets that were passed to this process; empty on a second call. Must be called before anything else is opened.
 ///
 /// # Errors
-/// When the variables are malformed, or a descriptor that they describe does not exist.
-pub fn take() -> io::Result<Vec<Passed>> {
+/// Returns an error when the variables are malformed, or a descriptor that they describe does not exist.
+pub fn take() -> io::Result<Vec<PassedSocket>> {
     let variable = |name: &str| std::env::var(name).ok();
-    let names = told(variable, std::process::id())?;
+    let names = listed_names(variable, std::process::id())?;
     if names.is_empty() || TAKEN.swap(true, Ordering::Relaxed) {
         return Ok(Vec::new());
     }
@@ -48,16 +48,16 @@ pub fn take() -> io::Result<Vec<Passed>> {
         // Children must not inherit the descriptor.
         // SAFETY: the call takes numbers and no memory, and fails with EBADF if this number is not a descriptor.
         Errno::result(unsafe { libc::fcntl(raw, libc::F_SETFD, libc::FD_CLOEXEC) })?;
-        // SAFETY: the descriptor is open, as just checked. The parent opened it for this process, according to LISTEN_PID, and nothing else
-        // was opened before, so nothing in this process owns it; and `TAKEN` ensures that it is returned only once.
+        // SAFETY: the descriptor is open, as just checked. The parent opened it for this process, according to LISTEN_PID, and this process
+        // has opened no file before, so nothing in this process owns it; `TAKEN` ensures that it is returned only once.
         let socket = unsafe { OwnedFd::from_raw_fd(raw) };
-        Ok(Passed { name, socket })
+        Ok(PassedSocket { name, socket })
     };
     (FIRST..).zip(names).map(take).collect()
 }
 
 /// The names of the descriptors that the variables describe for this process, in order.
-fn told(variable: impl Fn(&str) -> Option<String>, own: u32) -> io::Result<Vec<String>> {
+fn listed_names(variable: impl Fn(&str) -> Option<String>, own: u32) -> io::Result<Vec<String>> {
     if variable("LISTEN_PID").and_then(|pid| pid.parse().ok()) != Some(own) {
         return Ok(Vec::new());
     }
@@ -74,7 +74,7 @@ fn told(variable: impl Fn(&str) -> Option<String>, own: u32) -> io::Result<Vec<S
 /// Checks that this is a Unix socket of this kind that accepts connections.
 ///
 /// # Errors
-/// When it is of another kind; the error describes it.
+/// Returns an error when it is of another kind; the error describes it.
 pub fn check(socket: &OwnedFd, kind: SockType) -> io::Result<()> {
     let wrong = |why: String| Err(io::Error::new(io::ErrorKind::InvalidInput, why));
     let address: SockaddrStorage = getsockname(socket.as_raw_fd())?;
@@ -102,7 +102,7 @@ mod tests {
             let found = variables.iter().find(|(variable, _)| *variable == name);
             found.map(|(_, value)| (*value).to_owned())
         };
-        told(find, 4711)
+        listed_names(find, 4711)
     }
 
     #[test]

@@ -10,8 +10,8 @@
 //! The kernel records a stack each time a thread is switched out to block: whether the wait is long becomes known only later, here. The
 //! user stack is walked by frame pointers alone, and no stack memory is copied.
 //!
-//! A thread may be switched in on another CPU than the one it was switched out on, so records are processed in the order of their times, up
-//! to the time that all rings have been read past.
+//! A thread may be switched in on a CPU other than the one on which it was switched out, so records are processed in time order, up to the
+//! time that all rings have been read past.
 
 use std::ffi::CString;
 use std::io;
@@ -45,12 +45,12 @@ const DEFAULT_FRAMES: usize = 127;
 /// The states of a waiting thread, as in the tracepoint: asleep, uninterruptible, stopped, traced, idle.
 const WAITING_STATES: u32 = 0x8f;
 
-/// Marks the beginning of the kernel's frames, and of the program's; other numbers as large mark other parts.
+/// Marks the beginning of the kernel's frames, and of the program's frames; other numbers of that size mark other parts.
 const KERNEL_CONTEXT: u64 = (-128_i64).cast_unsigned();
 const USER_CONTEXT: u64 = (-512_i64).cast_unsigned();
 const FIRST_CONTEXT: u64 = (-4095_i64).cast_unsigned();
 
-/// Why there are no call chains.
+/// The reason why there are no call chains.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum CallchainError {
@@ -158,7 +158,7 @@ pub struct CallchainStacks {
     missing: Missing,
 }
 
-/// The offset of a four-byte field; if there is none, the largest number, at which nothing can be read.
+/// The offset of a four-byte field; if there is no such field, the largest number, at which nothing can be read.
 fn place(format: &Format, name: &str) -> usize {
     format.find(name).filter(|field| field.size == 4).map_or(usize::MAX, |field| field.offset)
 }
@@ -167,7 +167,7 @@ impl CallchainStacks {
     /// Opens the requested events, disabled.
     ///
     /// # Errors
-    /// [`CallchainError`] at the first call that the kernel refuses.
+    /// Returns [`CallchainError`] at the first call that the kernel refuses.
     pub fn open(
         sys: Box<dyn Sys + Send>,
         wanted: Wanted,
@@ -243,7 +243,7 @@ impl CallchainStacks {
     /// Starts recording.
     ///
     /// # Errors
-    /// [`CallchainError::Refused`].
+    /// Returns [`CallchainError::Refused`].
     pub fn attach(&mut self) -> Result<(), CallchainError> {
         for event in self.cpus.iter().flat_map(|cpu| &cpu.events) {
             self.sys.perf_enable(event.as_fd()).map_err(refused("stacks"))?;
@@ -326,7 +326,7 @@ impl CallchainStacks {
         }
     }
 
-    /// Why there are no records of the code of processes, if there are none.
+    /// The reason why there are no records of the code of processes, if there are none.
     pub fn without_code(&self) -> Option<&io::Error> {
         self.code.as_ref().err()
     }

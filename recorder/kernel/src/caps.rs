@@ -136,8 +136,8 @@ pub fn give_up_all() -> io::Result<()> {
     Ok(())
 }
 
-/// Drops the capabilities that this program's file grants to every user who runs it, so that only the user's own rights determine what it
-/// may read. Root keeps its capabilities. For a process that has no other thread yet.
+/// Drops the capabilities that this program's file grants to every user who runs it, so that only the user's own rights determine what the
+/// program may read. Root keeps its capabilities. For a process that has no other thread yet.
 ///
 /// # Errors
 /// Errors of capset(2).

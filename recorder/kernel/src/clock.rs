@@ -69,7 +69,7 @@ pub struct WallClock {
     /// The offset from monotonic nanoseconds to nanoseconds since 1970.
     pub offset: u64,
     /// How much the wall clock may differ from true time, in nanoseconds: the kernel's estimate from the program that sets it (NTP, PTP),
-    /// plus the time between the two readings. `None` if it is not synchronized.
+    /// plus the time between the two readings. `None` if the clock is not synchronized.
     pub error: Option<u64>,
 }
 
@@ -86,11 +86,11 @@ pub fn wall_clock() -> WallClock {
     }
 }
 
-/// The error that the kernel states for a clock that is synchronized.
+/// The error that the kernel reports for a synchronized clock.
 fn synchronized_error() -> Option<u64> {
     // SAFETY: the type consists of integers, for which zero is a valid value.
     let mut state: libc::timex = unsafe { std::mem::zeroed() };
-    // SAFETY: the kernel writes to `state`, which lives longer than the call. Without a mode, it changes nothing.
+    // SAFETY: the kernel writes to `state`, which lives longer than the call. Without a mode, the call changes nothing.
     let result = unsafe { libc::adjtimex(&raw mut state) };
     let is_set = result >= 0 && result != TIME_ERROR && state.status & STA_UNSYNC == 0;
     // In microseconds.
@@ -124,7 +124,7 @@ impl Offsets {
 pub struct ClockChange {
     /// How long the machine was suspended; `CLOCK_MONOTONIC` stood still during that time.
     pub suspended: Option<Nanos>,
-    /// By how many nanoseconds the time of day was set forward, or back.
+    /// The number of nanoseconds by which the time of day was set forward or back.
     pub set_by: Option<i64>,
     /// The offset from `CLOCK_MONOTONIC` to nanoseconds since 1970, from now on.
     pub wall_clock_offset: u64,
@@ -223,16 +223,16 @@ mod tests {
     #[test]
     fn the_clocks_of_this_machine_do_not_change_by_being_read() {
         let mut watch = ClockWatch::new();
-        let told = (0..1000).filter_map(|_| watch.look()).count();
-        assert_eq!(told, 0);
+        let reported = (0..1000).filter_map(|_| watch.look()).count();
+        assert_eq!(reported, 0);
     }
 
     #[test]
     fn the_offset_leads_to_the_time_of_day() {
         let WallClock { offset, error } = wall_clock();
-        let told = now().0 + offset;
+        let reported = now().0 + offset;
         let true_time = nanos(ClockId::CLOCK_REALTIME);
-        assert!(true_time.abs_diff(told) < 60_000_000_000, "{told} {true_time}");
+        assert!(true_time.abs_diff(reported) < 60_000_000_000, "{reported} {true_time}");
         // Kernels report a clock as not synchronized before the error exceeds 16 s.
         assert!(error.is_none_or(|error| error < 77_000_000_000), "{error:?}");
     }

@@ -1,6 +1,6 @@
 //! Where code is in memory: the executable mappings of processes, the kernel and its modules, and the kernel's symbols.
 //!
-//! All of it is text below `/proc` and `/sys`, read on request, and never on the path of an event.
+//! All of this is text below `/proc` and `/sys`, which is read on request and never on the path of an event.
 
 use std::ffi::OsString;
 use std::fs::File;
@@ -45,13 +45,13 @@ impl ExecutableMapping {
     }
 }
 
-/// The maximum size of a process's mappings that is kept, in bytes: a program may have 65 530, with paths of 4 KiB.
+/// The maximum size of a process's mappings that are kept, in bytes: a program may have 65 530, with paths of 4 KiB.
 const MOST_BYTES: usize = 16 << 20;
 
 /// The executable mappings of the process `pid`, by address: only the first ones if there are very many.
 ///
 /// # Errors
-/// When the process has ended, or must not be inspected.
+/// Returns an error when the process has ended, or must not be inspected.
 pub fn executable_mappings(pid: u32) -> io::Result<Vec<ExecutableMapping>> {
     let file = File::open(format!("/proc/{}/maps", living(pid)))?;
     read_mappings(BufReader::new(file), MOST_BYTES)
@@ -114,10 +114,10 @@ fn mapping(line: &[u8]) -> Option<(bool, ExecutableMapping)> {
 /// An open file's device and inode, as in the kernel's list of mappings.
 ///
 /// # Errors
-/// When it cannot be mapped.
+/// Returns an error when it cannot be mapped.
 pub fn listed_as(file: &File) -> io::Result<(String, u64)> {
     let one = NonZeroUsize::MIN;
-    // SAFETY: a new mapping at a place that the kernel chooses, which is never read or written.
+    // SAFETY: a new mapping at an address that the kernel chooses, which is never read or written.
     let at = unsafe { mmap(None, one, ProtFlags::PROT_READ, MapFlags::MAP_PRIVATE, file, 0)? };
     let start = at.addr().get() as u64;
     let text = std::fs::read("/proc/self/maps");

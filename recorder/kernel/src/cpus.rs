@@ -9,7 +9,7 @@ use super::sys::Sys;
 use crate::limits;
 use crate::units::Cpu;
 
-/// Why the list of CPUs is unknown.
+/// The reason why the list of CPUs is unknown.
 #[derive(Debug, Error)]
 #[non_exhaustive]
 pub enum CpusError {
@@ -27,7 +27,7 @@ const MAX_CPUS: u32 = 1 << 16;
 /// The CPUs that run threads now, in ascending order.
 ///
 /// # Errors
-/// [`CpusError`] when sysfs cannot be read or understood.
+/// Returns [`CpusError`] when sysfs cannot be read or understood.
 pub fn online(sys: &dyn Sys) -> Result<Vec<Cpu>, CpusError> {
     read(sys, "/sys/devices/system/cpu/online")
 }
@@ -40,12 +40,12 @@ pub fn first_online(sys: &dyn Sys) -> Cpu {
 /// The CPUs that may come online while the machine runs, in ascending order.
 ///
 /// # Errors
-/// [`CpusError`] when sysfs cannot be read or understood.
+/// Returns [`CpusError`] when sysfs cannot be read or understood.
 pub fn possible(sys: &dyn Sys) -> Result<Vec<Cpu>, CpusError> {
     read(sys, "/sys/devices/system/cpu/possible")
 }
 
-/// Parses a list such as `0-3,5` into ascending numbers; `None` when it is anything else.
+/// Parses a list such as `0-3,5` into ascending numbers; `None` for any other text.
 ///
 /// The kernel writes an empty list for "none", for example in `offline`.
 pub fn parse_list(text: &str) -> Option<Vec<Cpu>> {

@@ -1,8 +1,8 @@
-//! Directories that are held open, and operations on the names in them.
+//! Open directories, and operations on the names in them.
 //!
 //! Root writes into directories that belong to other users, who can rename entries and place links there at any time. A path that is looked
-//! up twice may lead to two places. So a path is walked once, and from then on every call uses an open directory and one name in it, never
-//! a path, and never follows a link at that name.
+//! up twice may lead to two different places. So a path is walked once; from then on, every call uses an open directory and one name in it,
+//! never a path, and never follows a link at that name.
 
 use std::ffi::{OsStr, OsString};
 use std::fs::File;
@@ -47,7 +47,7 @@ impl Trusted {
     }
 }
 
-/// Why a path could not be walked.
+/// The reason why a path could not be walked.
 #[derive(Debug, thiserror::Error)]
 pub enum WalkError {
     #[error(transparent)]
@@ -117,7 +117,7 @@ impl Facts {
     }
 }
 
-/// A directory that is held open.
+/// An open directory.
 #[derive(Clone, Debug)]
 pub struct Directory(Arc<OwnedFd>);
 
@@ -127,7 +127,7 @@ impl Directory {
     /// Walks to the directory `path`. Follows links on the way only if no untrusted user can have created them.
     ///
     /// # Errors
-    /// [`WalkError`].
+    /// Returns [`WalkError`].
     pub fn open(path: &Path, trusted: Trusted) -> Result<Directory, WalkError> {
         let here = openat(AT_FDCWD, ".", LOOK | OFlag::O_DIRECTORY, Mode::empty())?;
         let mut links = 0;
@@ -183,7 +183,7 @@ impl Directory {
     /// # Errors
     /// Errors of the system calls; `None` if the name does not exist.
     pub fn link(&self, name: &OsStr) -> io::Result<Option<Link>> {
-        // Held, so that the link that is read is the one that was checked.
+        // The link is held open, so that the link that is read is the one that was checked.
         let held = match openat(self, name, LOOK | OFlag::O_NOFOLLOW, Mode::empty()) {
             Ok(held) => held,
             Err(Errno::ENOENT) => return Ok(None),
@@ -337,7 +337,7 @@ pub struct Link {
     pub uid: u32,
 }
 
-/// A file that is held without being open.
+/// A file that is referred to without being opened for reading or writing.
 #[derive(Debug)]
 pub struct Held(OwnedFd);
 
@@ -364,7 +364,7 @@ impl Held {
 /// A descriptor that this process inherited, by its number: a duplicate for the same open file.
 ///
 /// # Errors
-/// EBADF if there is none, or it is one that fxtrec opened for itself.
+/// EBADF if there is no such descriptor, or if fxtrec opened it for itself.
 pub fn inherited(number: RawFd) -> io::Result<File> {
     // SAFETY: fcntl takes any number and only looks at the table of descriptors.
     let flags = unsafe { libc::fcntl(number, libc::F_GETFD) };
@@ -378,7 +378,7 @@ pub fn inherited(number: RawFd) -> io::Result<File> {
     Ok(inherited.try_clone_to_owned()?.into())
 }
 
-/// A new file that has no final name until it is moved into place. Nothing remains if it is dropped before that; on file systems that
+/// A new file that has no final name until it is moved into place. If it is dropped before that, no file remains; on file systems that
 /// support unnamed files, not even after SIGKILL.
 #[derive(Debug)]
 pub struct Fresh {
@@ -443,7 +443,7 @@ impl Fresh {
         Ok(())
     }
 
-    /// Moves it to `name`, and replaces any existing file. At any time, the name refers to one of the two files.
+    /// Moves it to `name`, and replaces any existing file. At any time, the name refers to either the old or the new file.
     ///
     /// # Errors
     /// Errors of the system calls.
@@ -507,7 +507,7 @@ fn link_unnamed(file: &File, directory: &Directory, name: &OsStr) -> io::Result<
     Ok(())
 }
 
-/// Tries unused names until `make` finds one that is free.
+/// Tries names until `make` finds one that is unused.
 fn try_names(mut make: impl FnMut(&OsStr) -> io::Result<()>) -> io::Result<OsString> {
     for _ in 0..MOST_NAMES {
         // Each hasher has its own keys.

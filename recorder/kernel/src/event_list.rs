@@ -12,7 +12,7 @@ impl Tracefs {
     /// The groups of tracepoints.
     ///
     /// # Errors
-    /// [`TracefsError::Read`].
+    /// Returns [`TracefsError::Read`].
     pub fn groups(&self, sys: &dyn Sys) -> Result<Vec<String>, TracefsError> {
         list(sys, self.path().join("events"))
     }
@@ -20,7 +20,7 @@ impl Tracefs {
     /// The tracepoints of a group, and a few files that are not tracepoints; empty if there is no such group.
     ///
     /// # Errors
-    /// [`TracefsError::Read`].
+    /// Returns [`TracefsError::Read`].
     pub fn names(&self, sys: &dyn Sys, group: &str) -> Result<Vec<String>, TracefsError> {
         match list(sys, self.path().join("events").join(group)) {
             Err(TracefsError::Read { source, .. })
@@ -38,7 +38,7 @@ impl Tracefs {
     /// The format of a tracepoint; `None` if there is no such tracepoint.
     ///
     /// # Errors
-    /// [`TracefsError`] if it exists but cannot be read.
+    /// Returns [`TracefsError`] if it exists but cannot be read.
     pub fn format_if_any(
         &self,
         sys: &dyn Sys,
@@ -60,7 +60,7 @@ impl Tracefs {
     /// The kernel's objection to a filter, in its own words.
     ///
     /// perf only returns an error code. The kernel gives a message only in an instance of tracefs, so one is created for this. `None` if
-    /// the kernel cannot be asked or has no objection.
+    /// the kernel cannot be queried or has no objection.
     pub fn objection_to_filter(
         &self,
         sys: &dyn Sys,
@@ -73,7 +73,7 @@ impl Tracefs {
         let file = instance.join("events").join(group).join(name).join("filter");
         let refused = sys.append(&file, filter).is_err();
         let answer = sys.read(&file);
-        // If it cannot be removed, it is empty, records nothing, and is removed at the next start like all instances of dead owners.
+        // If it cannot be removed, it is empty and records nothing, and the next start removes it like all instances of dead owners.
         let _ = sys.remove_dir(&instance);
         objection(&String::from_utf8_lossy(&answer.ok()?), refused)
     }

@@ -92,8 +92,8 @@ impl Facts {
 
     /// Bytes of rings that the recorder may map on `cpus` CPUs; `None` if there is no limit.
     ///
-    /// The kernel counts memory beyond the per-CPU amount against `RLIMIT_MEMLOCK`. It counts nothing with `CAP_IPC_LOCK`, or if
-    /// `perf_event_paranoid` is below 0.
+    /// The kernel counts memory beyond the per-CPU amount against `RLIMIT_MEMLOCK`. With `CAP_IPC_LOCK`, or if `perf_event_paranoid` is
+    /// below 0, it counts no memory.
     pub fn ring_budget(&self, cpus: usize) -> Option<u64> {
         let free = self.namespaces.initial_user
             && self.capabilities.has(super::caps::Capability::IpcLock)

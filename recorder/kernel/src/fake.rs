@@ -29,7 +29,7 @@ pub fn options() -> Options {
 
 /// Files and refusals by name. A file that was not added does not exist; a call that was not refused works.
 ///
-/// Clones are the same machine, so that a test can keep one.
+/// Clones refer to the same machine, so that a test can keep one.
 #[derive(Clone, Debug, Default)]
 pub struct Fake {
     files: Shared<HashMap<PathBuf, Result<Vec<u8>, i32>>>,
@@ -43,7 +43,7 @@ pub struct Fake {
     attrs: Shared<Vec<perf_event_attr>>,
     appended: Shared<Vec<String>>,
     events: Shared<HashMap<RawFd, FakeEvent>>,
-    /// Both ends: messages about devices are written to one, and read from the other.
+    /// Both ends: messages about devices are written to one end, and read from the other.
     device_messages: Option<Arc<(UnixDatagram, UnixDatagram)>>,
 }
 
@@ -85,7 +85,7 @@ impl Fake {
         self
     }
 
-    /// Makes rings of more bytes than this, including the control page, fail like those that exceed locked memory.
+    /// Makes rings of more than this number of bytes, including the control page, fail like rings that exceed locked memory.
     pub fn map_at_most(mut self, bytes: usize) -> Fake {
         self.largest_map = Some(bytes);
         self
@@ -163,7 +163,7 @@ impl Fake {
         fitting.for_each(|event| event.lost = lost);
     }
 
-    /// Makes the open events of a CPU whose attributes match have fired this often.
+    /// Sets how often the open events of a CPU with matching attributes have fired.
     pub fn fire(&self, cpu: u32, fits: impl Fn(&perf_event_attr) -> bool, fired: u64) {
         let mut events = self.events.lock();
         let fitting = events.values_mut().filter(|e| e.cpu == cpu && !e.dead && fits(&e.attr));
@@ -255,7 +255,7 @@ impl Sys for Fake {
         }
         let mapping = Mapping::new(None, len)?;
         let page = mapping.base().cast::<perf_event_mmap_page>();
-        // SAFETY: the mapping is zeroed, writable and larger than the structure, and nothing else knows it yet.
+        // SAFETY: the mapping is zeroed, writable and larger than the structure, and nothing else refers to it yet.
         unsafe {
             (*page).data_offset = page_size() as u64;
             (*page).data_size = (len - page_size()) as u64;

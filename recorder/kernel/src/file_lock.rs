@@ -1,7 +1,7 @@
 //! Locks on files that are being written, and the processes that hold them.
 //!
-//! The locks are those of flock(2): a lock belongs to the open file, ends with its last descriptor however the process ends, and stays when
-//! another descriptor of the same file is closed.
+//! The locks are those of flock(2): a lock belongs to the open file; it ends with the last descriptor of that open file, however the
+//! process ends, and stays when a separately opened descriptor of the same file is closed.
 
 use std::fmt;
 use std::fs::{self, File};
@@ -42,7 +42,7 @@ const BETWEEN_LOOKS: Duration = Duration::from_millis(5);
 /// Locks a file until its last descriptor is closed. Does nothing if the file system has no locks.
 ///
 /// # Errors
-/// The process that has already locked it.
+/// Returns the process that has already locked it.
 pub fn lock(file: &File) -> Result<(), Holder> {
     for look in 0..LOOKS {
         if look > 0 {
@@ -68,7 +68,7 @@ fn holder(file: FileId) -> Holder {
     let locks = fs::read_to_string("/proc/locks").unwrap_or_default();
     let Some(pid) = find(&locks, file) else { return Holder::default() };
     let comm = fs::read(format!("/proc/{pid}/comm")).ok();
-    // Any user may choose a process's name, and this one is written to a terminal.
+    // Any user may choose the name of a process, and this name is written to a terminal.
     let comm = comm.map(|comm| comm.trim_ascii_end().escape_ascii().to_string());
     Holder { pid: Some(pid), comm }
 }

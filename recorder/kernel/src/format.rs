@@ -1,4 +1,4 @@
-//! A tracepoint's `format` file: where each field lies in a raw sample.
+//! A tracepoint's `format` file: the location of each field in a raw sample.
 //!
 //! Offsets and sizes differ between kernels, so the recorder locates every
 //! field by name in this file and has no constants for them. The parser is pure: text
@@ -69,7 +69,7 @@ impl Format {
     /// Parses the text of a `format` file.
     ///
     /// # Errors
-    /// [`FormatError`] when a required line is absent or damaged.
+    /// Returns [`FormatError`] when a required line is absent or damaged.
     pub fn parse(text: &str) -> Result<Format, FormatError> {
         let (head, print_fmt) =
             text.split_once("print fmt:").ok_or(FormatError::MissingLine("print fmt"))?;
@@ -104,7 +104,7 @@ impl Format {
     /// The field called `name`.
     ///
     /// # Errors
-    /// [`FormatError::NoField`] if this kernel does not have it.
+    /// Returns [`FormatError::NoField`] if this kernel does not have it.
     pub fn field(&self, name: &str) -> Result<&Field, FormatError> {
         self.find(name).ok_or_else(|| FormatError::NoField {
             event: self.name.clone(),

@@ -1,4 +1,4 @@
-//! Helper processes, which must not outlive this one.
+//! Helper processes, which must not outlive this process.
 
 use std::io;
 use std::os::unix::process::CommandExt;
@@ -34,7 +34,7 @@ impl Launcher {
     /// Starts the thread.
     ///
     /// # Errors
-    /// If no thread can be started.
+    /// Returns an error if no thread can be started.
     pub fn new() -> io::Result<Launcher> {
         let (requests, asked) = channel::<Request>();
         let thread = std::thread::Builder::new().name("fxtrec-launcher".to_owned());

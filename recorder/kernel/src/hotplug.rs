@@ -9,8 +9,8 @@
 //!   online@/devices/system/cpu/cpu1 \0 ACTION=online \0 ...
 //! ```
 //!
-//! There are none in a separate user namespace, and none about CPUs that are taken down while the machine sleeps. So the list is still
-//! compared once a second, and if messages may be missing, every CPU is checked.
+//! There are no such messages in a separate user namespace, nor about CPUs that are taken down while the machine sleeps. So the list is
+//! still compared once a second, and if messages may be missing, every CPU is checked.
 
 use std::io::{self, ErrorKind};
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
@@ -23,7 +23,7 @@ use crate::units::Cpu;
 /// How often the list of CPUs is compared.
 const INTERVAL: Duration = Duration::from_secs(1);
 
-/// The clocks with and without suspended time are not read at the same moment.
+/// The clocks with and without suspended time are not read at the same time.
 const ASLEEP: Duration = Duration::from_millis(100);
 
 /// Room for the relevant part of a message; the rest is cut off.
@@ -74,7 +74,7 @@ impl Hotplug {
         self.socket.as_ref().map(AsFd::as_fd)
     }
 
-    /// The CPUs to check; `None` if it is not time to check.
+    /// The CPUs to check; `None` if it is not yet time to check.
     pub fn look(&mut self) -> Option<MaybeOffline> {
         let heard = self.hear();
         let is_time = self.looked.elapsed() >= INTERVAL;
@@ -104,7 +104,7 @@ impl Hotplug {
                 Err(error) => match error.kind() {
                     ErrorKind::WouldBlock => return MaybeOffline::These(cpus),
                     ErrorKind::Interrupted => {}
-                    // ENOBUFS: there were more messages than the socket has room for.
+                    // ENOBUFS: there were more messages than the socket has space for.
                     _ if error.raw_os_error() == Some(libc::ENOBUFS) => return MaybeOffline::All,
                     _ => {
                         self.socket = None;

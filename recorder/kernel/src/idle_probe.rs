@@ -1,4 +1,4 @@
-//! Makes every CPU idle for a moment while it is watched.
+//! Makes every CPU idle for a short time while it is watched.
 //!
 //! On some virtual machines tracepoints that fire in the idle task of a CPU never reach perf, and nothing is reported as lost. This shows
 //! only when a CPU leaves idle, so before COMMAND starts, a thread visits each CPU and sleeps there twice for a short time.
@@ -14,7 +14,7 @@ use crate::units::Cpu;
 
 const NAP: Duration = Duration::from_micros(100);
 
-/// A machine that is too busy to let the thread nap in this time is not idle anyway.
+/// If the machine is so busy that the thread cannot nap in this time, it is not idle anyway.
 const PATIENCE: Duration = Duration::from_millis(50);
 
 /// Lets a new thread sleep on each of the CPUs in turn; CPUs that it is not allowed to use are skipped.

@@ -1,7 +1,7 @@
 //! Everything that interacts with Linux: perf events and their rings, BPF, tracefs, procfs, namespaces, processes and signals.
 //!
-//! All `unsafe` of the recorder is in this crate. It has no knowledge of traces: of the other crates, it uses `fxtrec-units` and, for
-//! memory that is shared with applications or holds a trace, `fxt-writer`'s engine.
+//! All `unsafe` of the recorder is in this crate. This crate knows nothing about traces: of the other crates, it uses `fxtrec-units` and,
+//! for memory that is shared with applications or holds a trace, `fxt-writer`'s engine.
 
 #[cfg(any(test, feature = "fake"))]
 pub mod fake;

@@ -36,7 +36,7 @@ impl Inherited {
         Inherited([Resource::RLIMIT_NOFILE, Resource::RLIMIT_MEMLOCK].map(Limit::now))
     }
 
-    /// Gives the process `pid` these limits. A process that has ended needs none.
+    /// Gives the process `pid` these limits. A process that has ended needs no limit.
     pub fn give_to(self, pid: u32) {
         let Ok(pid) = libc::pid_t::try_from(pid) else { return };
         for Limit { resource, soft, hard } in self.0.into_iter().flatten() {

@@ -8,7 +8,7 @@
 //!   recv(2), close(2)  [....10 ms....] SIGURG, and again every 10 ms; at the first the kernel gives up waiting
 //! ```
 //!
-//! From Linux 6.16 on, [`refuse_descriptors`] keeps such messages from being sent.
+//! From Linux 6.16 on, [`refuse_descriptors`] prevents such messages from being sent.
 
 use std::cell::RefCell;
 use std::ffi::c_int;
@@ -54,7 +54,7 @@ fn timer() -> io::Result<Timer> {
     Ok(Timer::new(ClockId::CLOCK_MONOTONIC, SigEvent::new(to))?)
 }
 
-/// Makes calls that may close descriptors that other processes sent. If a call waits, it is interrupted after a moment, provided that the
+/// Makes calls that may close descriptors that other processes sent. A call that waits is interrupted after a short time, provided that the
 /// kernel gave this thread a timer.
 pub fn interrupted<T>(act: impl FnOnce() -> T) -> T {
     set(MOST);
@@ -84,7 +84,7 @@ pub fn refuse_descriptors(socket: BorrowedFd<'_>) {
     };
 }
 
-/// A socket whose close takes only a moment, even if it has unread data.
+/// A socket that closes within a short time, even if it has unread data.
 #[derive(Debug)]
 pub struct BriefClose(ManuallyDrop<OwnedFd>);
 
@@ -118,7 +118,7 @@ mod tests {
     use super::*;
     use crate::stream;
 
-    /// A connection whose close waits for an hour, and its other end, which reads nothing.
+    /// A connection that takes an hour to close, and its other end, which reads nothing.
     fn lingering() -> (TcpStream, TcpStream) {
         let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
         let mut near = TcpStream::connect(listener.local_addr().expect("one")).expect("there");

@@ -29,7 +29,7 @@ const BEYOND_32_BITS: u64 = 1 << 32;
 /// Holds the map of the functions that a process has compiled.
 ///
 /// # Errors
-/// If the process has ended, or has no trustworthy map.
+/// Returns an error if the process has ended, or has no trustworthy map.
 pub fn map(pid: u32) -> io::Result<Regular> {
     let process = Folder::of(pid)?;
     let status = process.read("status")?;
@@ -60,7 +60,7 @@ fn map_in(root: BorrowedFd<'_>, pid: u32, rights: &Rights) -> io::Result<Regular
     })
 }
 
-/// The vDSO of a process as an ELF file; that of this process if the other is no longer readable and has a vDSO of the same size.
+/// The vDSO of a process as an ELF file; this process's own vDSO if the other is no longer readable and has a vDSO of the same size.
 pub fn vdso(pid: u32, mapping: &ExecutableMapping) -> Option<Vec<u8>> {
     let length = mapping.end.checked_sub(mapping.start).filter(|it| *it <= MOST_VDSO)?;
     if let Ok(image) = memory(pid, mapping.start, length) {
@@ -83,7 +83,7 @@ pub fn own_vdso() -> Option<Vec<u8>> {
 /// empty once the process has ended, or has executed another.
 ///
 /// # Errors
-/// If the process has ended, cannot be inspected, or has no such mapping.
+/// Returns an error if the process has ended, cannot be inspected, or has no such mapping.
 pub fn memory_of(pid: u32, mapping: &ExecutableMapping) -> io::Result<OwnedFd> {
     let process = Folder::of(pid)?;
     let memory = process.open("mem")?;
@@ -139,7 +139,7 @@ mod tests {
         std::fs::write(&path, "1000 10 f\n").expect("room");
         assert_eq!(open(&root, own()).expect("its own"), "1000 10 f\n");
         if own() == 0 {
-            // A file that root may read, but others may not, was mounted there by someone else.
+            // A file that root may read but others may not was mounted there by another user.
             let mode =
                 |mode| std::fs::set_permissions(root.path(), PermissionsExt::from_mode(mode));
             mode(0o755).expect("it is ours");
@@ -198,14 +198,14 @@ mod tests {
         let mapping = mappings.iter().find(|it| it.path == Path::new(VDSO)).expect("one");
         let image = vdso(own, mapping).expect("it can be read");
         assert!(image.starts_with(b"\x7fELF") && Some(&image) == own_vdso().as_ref());
-        let nobody = u32::MAX >> 1;
-        assert_eq!(vdso(nobody, mapping), Some(image));
+        let no_process = u32::MAX >> 1;
+        assert_eq!(vdso(no_process, mapping), Some(image));
         let longer = ExecutableMapping { end: mapping.end + (1 << 12), ..mapping.clone() };
-        assert_eq!(vdso(nobody, &longer), None);
+        assert_eq!(vdso(no_process, &longer), None);
         let endless = ExecutableMapping { end: u64::MAX, ..mapping.clone() };
         assert_eq!(vdso(own, &endless), None);
         let old = ExecutableMapping { start: 0x1000, end: 0x3000, ..mapping.clone() };
-        assert_eq!(vdso(nobody, &old), None, "32 bits");
+        assert_eq!(vdso(no_process, &old), None, "32 bits");
     }
 
     #[test]

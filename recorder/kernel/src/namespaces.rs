@@ -1,8 +1,8 @@
 //! The pid and user namespaces in which the recorder runs, and the pid namespace that `/proc` shows.
 //!
-//! This matters in three ways. Tracepoints carry the ids of the initial pid namespace, perf's own records those of the recorder's, and
-//! `/proc` those of the namespace it was mounted for; outside of the initial namespace the three differ. In a user namespace, even root is
-//! not allowed to trace the machine.
+//! This is relevant in three ways. Tracepoints carry the ids of the initial pid namespace, perf's own records those of the recorder's pid
+//! namespace, and `/proc` those of the namespace it was mounted for; outside of the initial namespace the three differ. In a user
+//! namespace, even root is not allowed to trace the machine.
 
 use std::os::unix::fs::MetadataExt;
 
@@ -57,8 +57,7 @@ impl Namespaces {
         .judge()
     }
 
-    /// Selects, from the ids in [`Thread::ids`](super::procfs::Thread::ids), the one that perf's own records use: that in the recorder's
-    /// pid namespace.
+    /// Selects from [`Thread::ids`](super::procfs::Thread::ids) the id that perf's own records use: the id in the recorder's pid namespace.
     ///
     /// `None` if the thread is not in that namespace.
     pub fn perf_id(&self, ids: &[u32]) -> Option<u32> {

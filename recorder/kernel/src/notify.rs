@@ -1,6 +1,6 @@
 //! Reports the state of this process to its parent: the protocol of systemd's sd_notify(3).
 //!
-//! systemd needs to know when a service is ready. `fxtrec daemon` needs to know more about the recorder that it starts. It receives that in
+//! systemd needs to know when a service is ready. `fxtrec daemon` needs to know more about the recorder that it starts. These are sent in
 //! fxtrec's own variables, which begin with `X_` as that page requires, one in each message.
 
 use std::ffi::OsStr;

@@ -36,7 +36,7 @@ struct Room {
 /// The destination of the text.
 #[derive(Debug)]
 enum Stage {
-    /// Text is kept in memory, as long as it may fit on the screen.
+    /// Text is kept in memory as long as it may fit on the screen.
     Held(Vec<u8>),
     /// To the program.
     Paged(Child),
@@ -142,7 +142,7 @@ impl<W: Write> Drop for Pager<W> {
     fn drop(&mut self) {
         match std::mem::replace(&mut self.stage, Stage::Straight) {
             Stage::Held(held) => {
-                // If the terminal is gone, there is no reader.
+                // If the terminal is gone, no one reads the output.
                 let _ = self.out.write_all(&held).and_then(|()| self.out.flush());
             }
             Stage::Paged(mut child) => {

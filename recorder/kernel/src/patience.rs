@@ -1,7 +1,7 @@
 //! Reads kernel files about other processes, where a read may block for as long as those processes choose.
 //!
 //! A file that needs the lock of a process's memory (`maps`, `cmdline`, `mem` and others below `/proc/PID`) blocks while a thread of that
-//! process has the lock, and that thread may wait for a file system in user space that never answers. Unlike a read from such a file
+//! process holds the lock, and that thread may wait for a user-space file system that never responds. Unlike a read from such a file
 //! system, this wait ends when this process ends. So a separate thread waits, and is abandoned if it takes too long.
 
 use std::fs::File;
@@ -17,7 +17,7 @@ use crate::perf::page_size;
 /// How long to wait if no thread hangs; half as long for each one that hangs, so two seconds in total.
 const MOST: Duration = Duration::from_secs(1);
 
-/// How many threads may hang. At this number, reading stops.
+/// How many threads may hang. At this number of hanging threads, reading stops.
 const MOST_HANGING: usize = 8;
 
 /// The stack that a thread needs to read a file.
@@ -32,12 +32,12 @@ pub fn patiently<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static) -
         return None;
     }
     let (sender, receiver) = sync_channel(1);
-    // Set by the first of the two: the thread when it is done, or the waiting caller when it gives up.
+    // Set by whichever is first: the thread when it is done, or the waiting caller when it gives up.
     let is_settled = Arc::new(AtomicBool::new(false));
     let settled = is_settled.clone();
     let thread = std::thread::Builder::new().name("fxtrec-patient".to_owned());
     let thread = thread.stack_size(STACK_BYTES).spawn(move || {
-        // The channel has room, so this does not block; the receiver may have ended.
+        // The channel has space, so this does not block; the receiver may have ended.
         let _ = sender.send(work());
         if settled.swap(true, Ordering::AcqRel) {
             HANGING.fetch_sub(1, Ordering::Relaxed);
@@ -59,7 +59,7 @@ pub fn patiently<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static) -
 /// A process whose memory is locked, so that changing its mappings would block. There may be other processes.
 ///
 /// # Errors
-/// If `/proc` cannot be listed.
+/// Returns an error if `/proc` cannot be listed.
 pub fn locked_process() -> io::Result<Option<u32>> {
     let pids = std::fs::read_dir("/proc")?;
     let mut pids = pids.filter_map(|entry| entry.ok()?.file_name().to_str()?.parse().ok());

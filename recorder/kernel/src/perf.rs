@@ -9,11 +9,9 @@
 //!   switch-record event    SWITCH_CPU_WIDE   --+    (only where some task is not reported)
 //! ```
 //!
-//! Every field of a sample costs time in the scheduler's own path, so a sample
-//! carries only its time and the tracepoint's bytes: the ring says which CPU it
-//! was, and the tracepoint's `common_pid` says which thread. Inside a pid
-//! namespace the thread's ids of that namespace are added, since the kernel
-//! reports forks and names with those.
+//! Every field of a sample costs time in the scheduler's own path, so a sample carries only its time and the tracepoint's bytes: the ring
+//! determines the CPU, and the tracepoint's `common_pid` determines the thread. Inside a pid namespace the thread's ids of that namespace
+//! are added, since the kernel reports forks and names with those.
 
 use std::ffi::CString;
 use std::io;
@@ -81,7 +79,7 @@ pub enum Call {
     Enable,
 }
 
-/// Why the events of a CPU could not be opened.
+/// The reason why the events of a CPU could not be opened.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum OpenError {
@@ -111,11 +109,11 @@ impl OpenError {
 pub struct KernelCount {
     /// How often the event fired.
     pub fired: u64,
-    /// How many of its samples were dropped for lack of room, if the kernel counts that (6.0 and later).
+    /// The number of its samples that were dropped because the ring was full, if the kernel counts that (6.0 and later).
     pub lost: Option<u64>,
 }
 
-/// How many records other than samples of tracepoints or probes were dropped for lack of room.
+/// The number of records, other than samples of tracepoints or probes, that were dropped because the ring was full.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct LostAside {
     pub lives: u64,
@@ -193,7 +191,7 @@ impl CpuEvents {
     /// If the kernel refuses the ring's memory, the size is halved, down to `min_ring_bytes`.
     ///
     /// # Errors
-    /// [`OpenError`]; nothing stays open then.
+    /// Returns [`OpenError`]; nothing stays open then.
     pub fn open(
         sys: &dyn Sys,
         cpu: Cpu,
@@ -260,7 +258,7 @@ impl CpuEvents {
     /// no effect if it is already on.
     ///
     /// # Errors
-    /// [`OpenError`]; events that were already open stay open.
+    /// Returns [`OpenError`]; events that were already open stay open.
     pub fn add_switch_records(
         &mut self,
         sys: &dyn Sys,
@@ -295,7 +293,7 @@ impl CpuEvents {
     /// Starts all events, forks and names first, so that no sample is from a thread whose fork was missed.
     ///
     /// # Errors
-    /// [`OpenError::Refused`].
+    /// Returns [`OpenError::Refused`].
     pub fn enable(&self, sys: &dyn Sys) -> Result<(), OpenError> {
         self.enable_lives(sys)?;
         self.enable_events(sys)
@@ -304,7 +302,7 @@ impl CpuEvents {
     /// Starts the events of forks, names and exits.
     ///
     /// # Errors
-    /// [`OpenError::Refused`].
+    /// Returns [`OpenError::Refused`].
     pub fn enable_lives(&self, sys: &dyn Sys) -> Result<(), OpenError> {
         self.lives().try_for_each(|event| self.enable_one(sys, event))
     }
@@ -312,7 +310,7 @@ impl CpuEvents {
     /// Starts all other events, those of the scheduler first: they show which thread is on the CPU.
     ///
     /// # Errors
-    /// [`OpenError::Refused`].
+    /// Returns [`OpenError::Refused`].
     pub fn enable_events(&self, sys: &dyn Sys) -> Result<(), OpenError> {
         let tracepoints = self.tracepoints.iter().map(AsFd::as_fd);
         tracepoints.chain(self.extras.events()).try_for_each(|event| self.enable_one(sys, event))
@@ -356,8 +354,7 @@ impl CpuEvents {
         self.dummy.as_fd()
     }
 
-    /// The number of records of all events so far that were dropped for lack of room in the ring, if the kernel counts that (6.0 and
-    /// later).
+    /// The number of records of all events so far that were dropped because the ring was full, if the kernel counts that (6.0 and later).
     pub fn lost(&self, sys: &dyn Sys) -> Option<u64> {
         let mut sum = self.lost_lives(sys)?;
         for event in self.all_but_lives() {
@@ -384,8 +381,8 @@ impl CpuEvents {
         Some(LostAside { lives, switch_records })
     }
 
-    /// Whether the events, once enabled, still run: the events of a CPU that went offline never run again, and there is no other sign of
-    /// that. Events count how long they ran, and this grows from one check to the next.
+    /// Whether the events, once enabled, still run: the events of a CPU that went offline never run again, and there is no other indication
+    /// of that. Events count how long they ran; this count grows from one check to the next.
     pub fn are_running(&self, sys: &dyn Sys) -> bool {
         let enabled = || sys.perf_read(self.dummy.as_fd()).ok()?.get(1);
         matches!((enabled(), enabled()), (Some(first), Some(then)) if then > first)

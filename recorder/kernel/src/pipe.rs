@@ -18,7 +18,7 @@ pub fn reader_has_gone(pipe: &impl AsFd) -> bool {
         && wanted[0].revents().is_some_and(|events| events.contains(PollFlags::POLLERR))
 }
 
-/// Unread bytes in the pipe, even if the reader is gone; `None` if this is not a pipe.
+/// Unread bytes in the pipe, even after the reader has exited; `None` if this is not a pipe.
 pub fn waiting(pipe: &impl AsFd) -> Option<u64> {
     capacity(pipe)?;
     let mut bytes: libc::c_int = 0;

@@ -1,6 +1,6 @@
 //! The meaning of `prev_state` in a `sched_switch` on the running kernel.
 //!
-//! The bit values of the state letters were renumbered several times, so none is assumed here. The tracepoint's own `print fmt` holds a
+//! The bits of the state letters were renumbered several times, so no numbers are assumed here. The tracepoint's own `print fmt` holds a
 //! table of flags and letters, the mask before it, and the bit for the `+` of a preempted thread; [`StateTable::parse`] evaluates all three
 //! once, and [`StateTable::decode`] is then a few comparisons per event.
 
@@ -15,7 +15,7 @@ pub struct PrevState {
     /// The kernel's letter: `R` runnable, `S` sleeping, `D` uninterruptible, `T` stopped, `t`
     /// traced, `Z` zombie, `X` dead (old kernels also `x`), `P` parked, `I` idle, and on old
     /// kernels `K`, `W`, `N`; [`PrevState::UNKNOWN`] for a bit that the kernel has no letter for.
-    /// If there are several flags, the first one in the kernel's table.
+    /// If several flags are set, the first one in the kernel's table.
     pub letter: char,
     /// Whether the thread could have continued to run (the kernel's `+`).
     pub preempted: bool,
@@ -34,7 +34,7 @@ pub struct StateTable {
     preempted: i64,
 }
 
-/// Why a `print fmt` gives no state table.
+/// The reason why a `print fmt` gives no state table.
 #[derive(Clone, Debug, Error, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum StateTableError {
@@ -45,7 +45,7 @@ pub enum StateTableError {
         /// The error in the table.
         source: ExprError,
     },
-    /// The line parses, but differs in shape from that of every known kernel.
+    /// The line can be parsed, but its shape differs from that of every known kernel.
     #[error("the print fmt of {event} has no {missing} for prev_state; please report this kernel")]
     Shape { event: String, missing: &'static str },
 }
@@ -56,7 +56,7 @@ impl StateTable {
     /// Reads the table from the format of `sched_switch`.
     ///
     /// # Errors
-    /// [`StateTableError`] when the print fmt is damaged or of an unknown shape.
+    /// Returns [`StateTableError`] when the print fmt is damaged or of an unknown shape.
     pub fn parse(format: &Format) -> Result<StateTable, StateTableError> {
         let event = || format.name.clone();
         let shape = |missing| StateTableError::Shape { event: event(), missing };

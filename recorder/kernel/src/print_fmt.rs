@@ -9,7 +9,7 @@
 
 use thiserror::Error;
 
-/// Why a `print fmt` line could not be understood.
+/// The reason why a `print fmt` line could not be understood.
 #[derive(Clone, Debug, Error, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum ExprError {
@@ -27,7 +27,7 @@ pub enum ExprError {
     NotAnInteger,
 }
 
-/// Expressions that are nested more deeply are rejected. Those of kernels have a depth of about 15.
+/// Expressions that are nested more deeply are rejected. Expressions of real kernels have a depth of about 15.
 const MAX_DEPTH: usize = 100;
 
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -53,7 +53,7 @@ impl Expr {
     /// The value when every field of the record is `field`.
     ///
     /// # Errors
-    /// [`ExprError::NotAnInteger`] for text, calls and undefined arithmetic.
+    /// Returns [`ExprError::NotAnInteger`] for text, calls and undefined arithmetic.
     pub fn eval(&self, field: i64) -> Result<i64, ExprError> {
         match self {
             Expr::Integer(value) => Ok(*value),
@@ -144,7 +144,7 @@ const TYPE_WORDS: [&str; 15] = [
 /// The first element of the answer is the format string.
 ///
 /// # Errors
-/// [`ExprError`] when the text is not C that this module understands.
+/// Returns [`ExprError`] when the text is not C that this module understands.
 pub fn parse_print_fmt(text: &str) -> Result<Vec<Expr>, ExprError> {
     let mut parser = Parser { tokens: tokens(text)?, at: 0, depth: 0 };
     let mut arguments = vec![parser.choice()?];

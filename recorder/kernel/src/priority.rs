@@ -18,10 +18,10 @@ const ORDINARY: libc::c_int = 0;
 /// A tenth of the CPU share of ordinary threads.
 const PATIENT: libc::c_int = 10;
 
-/// The lowest real-time priority: before every ordinary thread, after every other real-time one.
+/// The lowest real-time priority: above every ordinary thread, below every other real-time thread.
 const REAL_TIME: libc::c_int = 1;
 
-/// A thread of this process, for the calls that change another one's priority.
+/// A thread of this process, for the calls that change the priority of another thread.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ThreadId(libc::pid_t);
 
@@ -47,7 +47,7 @@ impl ThreadId {
         sys.schedule(self.0, libc::SCHED_OTHER, 0).map_err(|error| errno(&error))
     }
 
-    /// Gives it the highest ordinary priority, and returns whether that was permitted; otherwise nothing changes.
+    /// Gives the thread the highest ordinary priority, and returns whether that was permitted; otherwise nothing changes.
     pub fn raise(self) -> bool {
         set_niceness(self.0, HIGHEST)
     }
@@ -107,7 +107,7 @@ pub fn raise() {
     ThreadId::current().raise();
 }
 
-/// Gives the main thread of another process the calling thread's ordinary priority, if permitted, but none higher than the default, because
+/// Gives the main thread of another process the calling thread's ordinary priority, if permitted, but no higher than the default, because
 /// the amount of its work is not limited.
 pub fn lend_priority_to(pid: u32) {
     let Ok(pid) = libc::pid_t::try_from(pid) else { return };
@@ -123,7 +123,7 @@ pub fn lower() {
 }
 
 /// Locks the pages of this process that are in memory now, and the pages that its present mappings will get. This is mainly for code, which
-/// a machine short of memory would read from the disk repeatedly. Nothing is read ahead, so it takes no more memory than is used anyway.
+/// a machine short of memory would read from the disk repeatedly. Nothing is read ahead, so this takes no more memory than is used anyway.
 ///
 /// # Errors
 /// Errors of mlockall(2): EPERM or ENOMEM without CAP_IPC_LOCK, unless RLIMIT_MEMLOCK permits all mappings.

@@ -1,7 +1,6 @@
 //! The files of a running process: its executable, its mapped files, its root directory.
 //!
-//! A process in another mount namespace, a container, has other files under the
-//! same names. They can be reached through `/proc/PID/root`.
+//! A process in another mount namespace (a container) sees other files under the same names. They can be reached through `/proc/PID/root`.
 
 use std::ffi::OsStr;
 use std::fs::File;
@@ -25,11 +24,11 @@ use crate::rights::Rights;
 pub struct MappedCode {
     /// Its path as the process sees it.
     pub path: PathBuf,
-    /// Whether the path no longer leads to it, because it was deleted or replaced.
+    /// Whether the path no longer leads to the file, because it was deleted or replaced.
     pub deleted: bool,
 }
 
-/// The folder of a process in `/proc`. It never becomes that of a later process with the same number.
+/// The folder of a process in `/proc`. It never becomes the directory of a later process with the same number.
 #[derive(Debug)]
 pub struct Folder(OwnedFd);
 
@@ -37,7 +36,7 @@ impl Folder {
     /// Opens it by `O_PATH`.
     ///
     /// # Errors
-    /// If there is no such process.
+    /// Returns an error if there is no such process.
     pub fn of(pid: u32) -> io::Result<Folder> {
         let flags = OFlag::O_PATH | OFlag::O_DIRECTORY | OFlag::O_CLOEXEC;
         let path = format!("/proc/{}", living(pid));
@@ -47,7 +46,7 @@ impl Folder {
     /// Reads one of its files.
     ///
     /// # Errors
-    /// If the process is gone, or cannot be inspected.
+    /// Returns an error if the process has ended, or cannot be inspected.
     pub fn read(&self, name: &str) -> io::Result<Vec<u8>> {
         let mut content = Vec::new();
         self.open(name)?.read_to_end(&mut content)?;
@@ -57,7 +56,7 @@ impl Folder {
     /// Opens one of its files for reading.
     ///
     /// # Errors
-    /// If the process is gone, or cannot be inspected.
+    /// Returns an error if the process has ended, or cannot be inspected.
     pub fn open(&self, name: &str) -> io::Result<File> {
         let flags = OFlag::O_RDONLY | OFlag::O_CLOEXEC;
         Ok(openat(&self.0, name, flags, Mode::empty())?.into())
@@ -66,14 +65,14 @@ impl Folder {
     /// Holds the target of one of its links. These links are the kernel's: they lead to a file, not to a path.
     ///
     /// # Errors
-    /// If the process has ended, or cannot be inspected.
+    /// Returns an error if the process has ended, or cannot be inspected.
     pub fn hold(&self, link: &str) -> io::Result<OwnedFd> {
         Ok(openat(&self.0, link, OFlag::O_PATH | OFlag::O_CLOEXEC, Mode::empty())?)
     }
 
     /// The rights with which it opens files.
     pub fn rights(&self) -> Rights {
-        self.read("status").map_or_else(|_| Rights::nobody(), |status| Rights::of_status(&status))
+        self.read("status").map_or_else(|_| Rights::none(), |status| Rights::of_status(&status))
     }
 
     /// Calls a function that examines the process, and returns the rights that it had during this: no rights if they have changed, for
@@ -82,7 +81,7 @@ impl Folder {
         let before = self.rights();
         let seen = look(self);
         let is_same = self.rights() == before;
-        (seen, if is_same { before } else { Rights::nobody() })
+        (seen, if is_same { before } else { Rights::none() })
     }
 }
 
@@ -110,7 +109,7 @@ impl Mapped {
 /// one. So the file is used only if its device and inode are those of the mapping.
 ///
 /// # Errors
-/// If there is no such file any more, or it cannot be inspected.
+/// Returns an error if the file no longer exists, or cannot be inspected.
 pub fn mapped(pid: u32, mapping: &ExecutableMapping) -> io::Result<Mapped> {
     let process = Folder::of(pid);
     if let Ok(process) = &process {
@@ -136,7 +135,7 @@ pub fn mapped(pid: u32, mapping: &ExecutableMapping) -> io::Result<Mapped> {
     };
     let looked = process.ok().map(|process| process.look(has_it));
     let rights = looked.and_then(|(has_it, rights)| has_it.then_some(rights));
-    Ok(Mapped::by(rights.unwrap_or_else(Rights::nobody), file))
+    Ok(Mapped::by(rights.unwrap_or_else(Rights::none), file))
 }
 
 /// Whether this is the file that was mapped.
@@ -144,15 +143,15 @@ fn is_of(file: &Regular, mapping: &ExecutableMapping) -> bool {
     let Some(wanted) = &mapping.file else { return false };
     let named = |device, inode| (format!("{:02x}:{:02x}", major(device), minor(device)), inode);
     let is_it = file.facts().is_ok_and(|facts| named(facts.st_dev, facts.st_ino) == *wanted);
-    // Some file systems (btrfs, overlayfs) report another device than the kernel's list of mappings. So this checks how the kernel lists
-    // this file.
+    // Some file systems (btrfs, overlayfs) report a device that differs from the one in the kernel's list of mappings. So this checks how
+    // the kernel lists this file.
     is_it || file.open().and_then(|file| code::listed_as(&file)).is_ok_and(|it| it == *wanted)
 }
 
 /// The directory below which the paths of a process must be looked up: `/` unless it is in another mount namespace or has another root.
 ///
 /// # Errors
-/// If there is no such process, or it cannot be inspected.
+/// Returns an error if there is no such process, or it cannot be inspected.
 pub fn root_of(pid: u32) -> io::Result<PathBuf> {
     let base = PathBuf::from(format!("/proc/{}", living(pid)));
     let inode = |path: &Path| std::fs::metadata(path).map(|metadata| metadata.ino());
@@ -170,7 +169,7 @@ pub fn executable(pid: u32) -> PathBuf {
 /// The files that a process has mapped as executable, each once, in the order of their addresses.
 ///
 /// # Errors
-/// If there is no such process, or it cannot be inspected.
+/// Returns an error if there is no such process, or it cannot be inspected.
 pub fn mapped_code(pid: u32) -> io::Result<Vec<MappedCode>> {
     Ok(parse_maps(&std::fs::read(format!("/proc/{}/maps", living(pid)))?))
 }
@@ -268,7 +267,7 @@ mod tests {
         assert_eq!(mapped(own, &divided).expect("its own").rights.uid, uid);
         // If this process has not mapped the file, another file may be meant.
         let library = tempfile::NamedTempFile::new().expect("room");
-        assert_eq!(mapped(own, &gone(library.path())).expect("there").rights, Rights::nobody());
+        assert_eq!(mapped(own, &gone(library.path())).expect("there").rights, Rights::none());
     }
 
     #[test]
@@ -285,7 +284,7 @@ mod tests {
         };
         let user = Rights { uid: 4710, gid: 4710, groups: Vec::new() };
         let root = Rights { uid: 0, gid: 0, groups: Vec::new() };
-        let nobody = Rights::nobody();
+        let none = Rights::none();
         for (rights, owner, mode, expected) in [
             (&user, 0, 0o711, false),
             (&user, 0, 0o755, true),
@@ -293,25 +292,26 @@ mod tests {
             (&user, 4711, 0o700, false),
             (&root, 4711, 0o700, true),
             // Rights of a process that has ended, or that has ids of two users.
-            (&nobody, 0, 0o755, true),
-            (&nobody, 0, 0o711, false),
-            (&nobody, 4711, 0o700, false),
-            (&nobody, 4711, 0o711, false),
-            (&nobody, 4711, 0o750, false),
+            (&none, 0, 0o755, true),
+            (&none, 0, 0o711, false),
+            (&none, 4711, 0o700, false),
+            (&none, 4711, 0o711, false),
+            (&none, 4711, 0o750, false),
             // The process may have been in this group, or may have owned the file.
-            (&nobody, 4711, 0o705, false),
-            (&nobody, 4711, 0o745, true),
-            (&nobody, 4711, 0o355, false),
+            (&none, 4711, 0o705, false),
+            (&none, 4711, 0o745, true),
+            (&none, 4711, 0o355, false),
         ] {
             let found = is_readable(rights, owner, mode);
             assert_eq!(found, expected, "{rights:?} {owner} {mode:o}");
         }
-        // An access list that keeps one user from reading the file, and permits all others.
+        // An access list that denies one user access to the file, and permits all others.
         let entry = |tag: u16, rights: u16, id: u32| {
             [&tag.to_le_bytes()[..], &rights.to_le_bytes(), &id.to_le_bytes()].concat()
         };
-        let none = u32::MAX;
-        let entries = [(1, 7, none), (2, 1, user.uid), (4, 5, none), (16, 5, none), (32, 5, none)];
+        let no_id = u32::MAX;
+        let entries =
+            [(1, 7, no_id), (2, 1, user.uid), (4, 5, no_id), (16, 5, no_id), (32, 5, no_id)];
         let entries = entries.map(|(tag, rights, id)| entry(tag, rights, id)).concat();
         let list = [&2_u32.to_le_bytes()[..], &entries].concat();
         let path = std::ffi::CString::new(file.path().as_os_str().as_bytes()).expect("no zero");
@@ -319,11 +319,11 @@ mod tests {
         // SAFETY: both strings and the value, which has this size, live during the call.
         let set = unsafe { libc::setxattr(path.as_ptr(), name, value, list.len(), 0) };
         if set != 0 {
-            // Not every file system has such lists.
+            // Not every file system supports such lists.
             return;
         }
         let other = Rights { uid: 4712, ..user.clone() };
-        for (rights, expected) in [(&user, false), (&other, true), (&nobody, false)] {
+        for (rights, expected) in [(&user, false), (&other, true), (&none, false)] {
             let file = Regular::hold(file.path()).expect("there");
             assert_eq!(Mapped::by(rights.clone(), file).is_readable, expected, "{rights:?}");
         }

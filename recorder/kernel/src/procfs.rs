@@ -2,9 +2,9 @@
 //!
 //! [`Snapshot::take`] walks `/proc` with the procfs crate, whose directory handles ensure that a process that vanishes is not mistaken for
 //! a later one with the same number. The files themselves are read as bytes: a thread's name may contain anything, and need not be UTF-8. A
-//! process that exits during this is left out; that is not an error, because its exit is among the events.
+//! process that exits during this is left out; this is not an error, because its exit is among the events.
 //!
-//! All ids are those of the pid namespace that `/proc` was mounted for. [`super::namespaces`] determines which one that is, and
+//! All ids are those of the pid namespace that `/proc` was mounted for. [`super::namespaces`] determines which namespace that is, and
 //! [`Thread::ids`] has the ids of the same thread in inner namespaces.
 
 use std::ffi::OsStr;
@@ -43,7 +43,7 @@ fn remedy(error: &ProcError) -> &'static str {
     }
 }
 
-/// The processes at one moment.
+/// The processes at one point in time.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Snapshot {
     /// In the order of `/proc`, which is by id.
@@ -78,7 +78,7 @@ impl Snapshot {
     /// Walks `/proc`.
     ///
     /// # Errors
-    /// [`ProcfsError`] when `/proc` itself cannot be listed.
+    /// Returns [`ProcfsError`] when `/proc` itself cannot be listed.
     pub fn take() -> Result<Snapshot, ProcfsError> {
         let all = procfs::process::all_processes()?;
         Ok(Snapshot { processes: all.filter_map(|found| read_process(&found.ok()?)).collect() })
@@ -119,7 +119,7 @@ pub fn exists(pid: u32) -> bool {
     Path::new("/proc").join(pid.to_string()).exists()
 }
 
-/// Whether all user ids of the process `pid` equal this one; false if it no longer exists.
+/// Whether all user ids of the process `pid` equal this id; false if the process no longer exists.
 pub fn is_of_user(pid: u32, uid: u32) -> bool {
     let status = std::fs::read_to_string(Path::new("/proc").join(pid.to_string()).join("status"));
     let status = status.unwrap_or_default();
@@ -176,7 +176,7 @@ pub fn display_name(comm: Vec<u8>, command_line: impl FnOnce() -> (Vec<u8>, Vec<
 /// The path of the program that a process runs, from its directory in `/proc`. Empty if there is none.
 ///
 /// It is not read by the procfs crate, which reports a deleted executable as an error. The kernel adds ` (deleted)` to the path of such a
-/// file; that is part of the name only if a file with that name is the one that runs.
+/// file; the text is part of the name only if a file with that name is the one that runs.
 fn executable(directory: &Path) -> Vec<u8> {
     let link = directory.join("exe");
     let path = std::fs::read_link(&link).unwrap_or_default().into_os_string().into_vec();
@@ -252,7 +252,7 @@ pub fn living(pid: u32) -> u32 {
         state.is_none_or(|state| state.starts_with(['Z', 'X']))
     };
     let main = std::fs::read(format!("/proc/{pid}/status"));
-    // Nothing can be shown for a process that has ended.
+    // There is no such id for a process that has ended.
     if main.is_err() || !has_ended(main) {
         return pid;
     }
@@ -313,7 +313,7 @@ struct Raw(Vec<u8>);
 
 impl FromRead for Raw {
     fn from_read<R: Read>(mut reader: R) -> ProcResult<Raw> {
-        // Most files of /proc are shorter than this: one call reads them, and one finds the end.
+        // Most files of /proc are shorter than this: one call reads the content, and a second one finds the end.
         let mut bytes = Vec::with_capacity(4096);
         reader.read_to_end(&mut bytes)?;
         Ok(Raw(bytes))
@@ -455,13 +455,13 @@ mod tests {
 
     #[test]
     fn every_thread_of_this_process_is_in_the_snapshot_under_its_own_name() {
-        let (told, tid) = mpsc::channel();
+        let (reported, tid) = mpsc::channel();
         let (go, wait) = mpsc::channel::<()>();
         let thread = std::thread::spawn(move || {
             let name = c"odd\xffname";
             // SAFETY: PR_SET_NAME reads a string that ends in a null byte; the literal does.
             unsafe { libc::prctl(libc::PR_SET_NAME, name.as_ptr()) };
-            told.send(nix::unistd::gettid()).expect("the test listens");
+            reported.send(nix::unistd::gettid()).expect("the test listens");
             let _ = wait.recv();
         });
         let tid = tid.recv().expect("the thread tells").as_raw().cast_unsigned();
@@ -528,7 +528,7 @@ mod tests {
             assert_eq!(String::from_utf8_lossy(&name), expected, "{file}");
             assert_eq!(single.as_deref(), Some(expected.as_bytes()), "{file}");
         }
-        // A second link keeps the file, but its name in the first place no longer exists.
+        // A second link keeps the file, but its name in the original directory no longer exists.
         let (first, second) =
             (folder.path().join("a-name-that-was-linked"), folder.path().join("b"));
         copy_of_cat(&first);

@@ -24,7 +24,7 @@ const BAR: usize = 30;
 
 /// Progress of reading, and the line that shows it. Without a line it does nothing. The line disappears with the last copy of this.
 ///
-/// Any reading thread may update the count, and any thread may remove the line: nothing is drawn after that.
+/// Any reading thread may update the count, and any thread may remove the line; afterwards nothing is drawn.
 #[derive(Clone, Debug)]
 pub struct Progress(Arc<Mutex<Option<Meter>>>);
 
@@ -83,7 +83,7 @@ impl Progress {
         if now.duration_since(meter.begun) >= PATIENCE && meter.line.is_due(now) {
             let text = meter.text(now.duration_since(meter.begun));
             meter.drawings += 1;
-            // If the terminal is gone, so is the line.
+            // If the terminal is gone, the line is gone too.
             let _ = meter.line.draw(now, &text);
         }
     }

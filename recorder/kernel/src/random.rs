@@ -5,7 +5,7 @@ use std::io;
 /// Random bytes of a token: too many to guess.
 const TOKEN_BYTES: usize = 16;
 
-/// Digits that no other process can guess, and that need no escaping.
+/// Digits that no other process can guess, and that do not need escaping.
 ///
 /// # Errors
 /// Errors of getrandom(2).

@@ -1,7 +1,7 @@
 //! Explains why the kernel refused a call, and the smallest change that makes it accept.
 //!
-//! The same errno has several causes, and the kernel does not report which. They can be distinguished by other facts: [`Facts`]. The rules
-//! below follow the order of the kernel's checks:
+//! The same errno has several causes, and the kernel does not report which. Other facts distinguish them: [`Facts`]. The rules below follow
+//! the order of the kernel's checks:
 //!
 //! ```text
 //! perf_event_open   seccomp filter       EPERM or ENOSYS, whatever the rights
@@ -78,7 +78,7 @@ fn explain(call: Call, cpu: Cpu, err: &io::Error, rings: usize, facts: &Facts) -
     Refusal { call, cause, remedy }
 }
 
-/// Why a non-scheduler probe or tracepoint was refused.
+/// The reason why a non-scheduler probe or tracepoint was refused.
 fn extra_cause(call: ExtraCall, err: &io::Error, facts: &Facts) -> (String, String) {
     let errno = err.raw_os_error().unwrap_or(0);
     let (cause, remedy) = match (call, errno) {
@@ -206,7 +206,7 @@ pub fn sudo_line(binary: &Path, args: impl Iterator<Item = OsString>) -> String 
     format!("sudo {}", words.join(" "))
 }
 
-/// Why the recorder's user does not have the right that `capability` gives: the middle of a sentence.
+/// The reason why the recorder's user does not have the right that `capability` gives: the middle of a sentence.
 fn whoami(facts: &Facts, capability: &str) -> String {
     if !facts.namespaces.initial_user {
         "inside a user namespace, even root has no rights over the machine".to_owned()

@@ -1,8 +1,8 @@
 //! Opens files that must be regular ones: programs, libraries, policies.
 //!
-//! Opening a FIFO waits for its other end, opening a device may have any effect, and reading `/proc/kmsg` takes messages away from other
-//! readers. A path from a command line or from another process's file system may be any of these. So a file is first held (`O_PATH`), which
-//! has no effect on it, then examined, and opened only if it is regular:
+//! Opening a FIFO waits for its other end, opening a device may have any effect, and reading `/proc/kmsg` removes messages that other
+//! readers wait for. A path from a command line or from another process's file system may be any of these. So a file is first held
+//! (`O_PATH`), which has no effect on it, then examined, and opened only if it is regular:
 //!
 //! ```text
 //!   path --O_PATH--> held --fstat, fstatfs--> a regular file --/proc/self/fd--> open
@@ -26,8 +26,7 @@ use nix::sys::statfs::{
     TRACEFS_MAGIC, fstatfs,
 };
 
-/// File systems that generate the contents of regular files when they are read; some of them block, or take the data away from other
-/// readers.
+/// File systems that generate the contents of regular files when they are read; some of them block, or remove the data for other readers.
 const MADE_BY_THE_KERNEL: [FsType; 4] =
     [PROC_SUPER_MAGIC, SYSFS_MAGIC, DEBUGFS_MAGIC, TRACEFS_MAGIC];
 
@@ -55,7 +54,7 @@ pub enum Links {
     None,
 }
 
-/// A regular file that is held without being open.
+/// A regular file that is referred to without being opened for reading.
 #[derive(Debug)]
 pub struct Regular(OwnedFd);
 
@@ -154,7 +153,7 @@ fn is_served_by_others(held: BorrowedFd<'_>, overlays: u32) -> io::Result<bool> 
     }
     let Some(overlays) = overlays.checked_sub(1) else { return Ok(true) };
     for layer in mount.layers() {
-        // The paths are those that root saw, who mounted the overlay and may have had other mounts.
+        // The paths are those that root saw when it mounted the overlay; root may have had other mounts.
         let Ok(layer) = openat(AT_FDCWD, &layer, HOLD, Mode::empty()) else { continue };
         if is_served_by_others(layer.as_fd(), overlays)? {
             return Ok(true);
@@ -266,7 +265,7 @@ pub fn is_deleted(held: BorrowedFd<'_>) -> bool {
 
 /// The kernel's cached data about a held file.
 fn cached(held: BorrowedFd<'_>, wanted: u32) -> Option<libc::statx> {
-    // SAFETY: all bytes of it may be 0.
+    // SAFETY: a structure in which all bytes may be 0.
     let mut found: libc::statx = unsafe { std::mem::zeroed() };
     let flags = libc::AT_EMPTY_PATH | libc::AT_STATX_DONT_SYNC | libc::AT_NO_AUTOMOUNT;
     // SAFETY: the path ends in a null byte, and the call writes to a live statx alone.
@@ -322,7 +321,7 @@ mod tests {
             Path::new("/dev/null"),
             // Opening it creates a terminal.
             Path::new("/dev/ptmx"),
-            // A regular file, but reading it waits for the kernel's next message, and takes the message from other readers.
+            // A regular file, but reading it waits for the kernel's next message, and removes the message for other readers.
             Path::new("/proc/kmsg"),
         ] {
             let error = open(path).expect_err("no regular file");

@@ -1,7 +1,7 @@
 //! Opens a file with the rights of the process for which it is opened.
 //!
 //! A program chooses the references of its files to other files (`.gnu_debuglink`) and the content of its own `/tmp`. Root's recorder may
-//! read everything, so it opens such files with that program's rights: then the kernel decides, by all its rules.
+//! read everything, so it opens such files with that program's rights: then the kernel decides, by all its rules, whether they may be read.
 //!
 //! On Linux, each thread has its own user for file access (fsuid), groups and capabilities. So only the calling thread changes, and only
 //! temporarily.
@@ -40,12 +40,12 @@ pub struct Rights {
 
 impl Rights {
     /// The rights of an unknown process, which may read only files that all users may read.
-    pub fn nobody() -> Rights {
+    pub fn none() -> Rights {
         Rights { uid: NOBODY, gid: NOBODY, groups: Vec::new() }
     }
 
     /// The rights of the process with this `status` file. If it runs with the rights of two users, as a set-user-id program does, it is
-    /// unknown for which of them it works, so it gets the rights of neither.
+    /// unknown which of the two it acts for, so it gets the rights of neither.
     pub fn of_status(status: &[u8]) -> Rights {
         let numbers = |name: &str| -> Option<Vec<u32>> {
             field(status, name)?.split_whitespace().map(|word| word.parse().ok()).collect()
@@ -59,14 +59,14 @@ impl Rights {
             let groups = numbers("Groups")?;
             Some(Rights { uid: only("Uid")?, gid: only("Gid")?, groups })
         };
-        rights().unwrap_or_else(Rights::nobody)
+        rights().unwrap_or_else(Rights::none)
     }
 
-    /// Runs `what` with the calling thread's file access reduced to these rights. A recorder that is not permitted to change users runs it
-    /// with the rights of its own user.
+    /// Runs `what` with the calling thread's file access reduced to these rights. A recorder that may not change users runs it with its own
+    /// user's rights.
     ///
     /// # Errors
-    /// EPERM if that is not possible and the own user is root, and the errors of `what`.
+    /// EPERM if this is not possible and the recorder's own user is root, and the errors of `what`.
     pub fn with<T>(&self, what: impl FnOnce() -> io::Result<T>) -> io::Result<T> {
         let changed = Changed::to(self)?;
         let result = what();
@@ -91,7 +91,7 @@ impl Rights {
     fn open_by(&self, open: impl FnOnce() -> io::Result<File>) -> io::Result<File> {
         let file = self.with(open)?;
         // An unknown user might not have permission to read the file.
-        match *self != Rights::nobody() || is_for_everybody(&file)? {
+        match *self != Rights::none() || is_for_everybody(&file)? {
             true => Ok(file),
             false => Err(Errno::EACCES.into()),
         }
@@ -114,14 +114,14 @@ pub fn without_file_capabilities<T>(what: impl FnOnce() -> T) -> io::Result<T> {
     Ok(result)
 }
 
-/// Whether all users may read a file: its owner, its group and all others, with no access list that changes this.
+/// Whether all users may read a file: its owner, its group and all others, without an access list that changes this.
 fn is_for_everybody(file: &File) -> io::Result<bool> {
     const READ_BY_ALL: u32 = 0o444;
     let has_list = || {
         let name = c"system.posix_acl_access".as_ptr();
         // SAFETY: the name is a string that lives as long as the program; with a size of zero nothing is written.
         let size = unsafe { libc::fgetxattr(file.as_raw_fd(), name, std::ptr::null_mut(), 0) };
-        // A file system without access lists reports that, and so does a file without one.
+        // A file system without access lists returns this error, and so does a file without one.
         !matches!(Errno::result(size), Err(Errno::ENODATA | Errno::EOPNOTSUPP))
     };
     Ok(file.metadata()?.mode() & READ_BY_ALL == READ_BY_ALL && !has_list())
@@ -229,8 +229,8 @@ mod tests {
             |uid: &str| format!("Name:\tx\nUid:\t{uid}\nGid:\t8\t8\t8\t8\nGroups:\t8 27 \n");
         let user = Rights { uid: 7, gid: 8, groups: vec![8, 27] };
         assert_eq!(Rights::of_status(status("7\t7\t7\t7").as_bytes()), user);
-        assert_eq!(Rights::of_status(status("7\t0\t0\t0").as_bytes()), Rights::nobody());
-        assert_eq!(Rights::of_status(b""), Rights::nobody());
+        assert_eq!(Rights::of_status(status("7\t0\t0\t0").as_bytes()), Rights::none());
+        assert_eq!(Rights::of_status(b""), Rights::none());
         let own = std::fs::read("/proc/self/status").expect("it is there");
         assert_eq!(Rights::of_status(&own).uid, nix::unistd::geteuid().as_raw());
     }
@@ -266,7 +266,7 @@ mod tests {
             (user(&[4711]), &shared, true),
             // All users may read the file, but not its directory.
             (user(&[4711]), &hidden, false),
-            (Rights::nobody(), &hidden, false),
+            (Rights::none(), &hidden, false),
             (Rights { uid: 0, gid: 0, groups: vec![] }, &hidden, true),
         ] {
             let opened = rights.open(path);

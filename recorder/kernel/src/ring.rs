@@ -54,10 +54,10 @@ pub struct BadRing {
 }
 
 impl Ring {
-    /// Takes over the mapping of a perf event's ring: one page of control data, then the data area.
+    /// Takes ownership of the mapping of a perf event's ring: one page of control data, then the data area.
     ///
     /// # Errors
-    /// [`BadRing`] when the control page describes no data area inside the mapping.
+    /// Returns [`BadRing`] when the control page describes no data area inside the mapping.
     pub fn new(mapping: Mapping) -> Result<Ring, BadRing> {
         let page = mapping.base().cast::<perf_event_mmap_page>();
         // SAFETY: a perf mapping begins with the control page, which is larger than this structure and page aligned;
@@ -182,7 +182,7 @@ impl Ring {
 mod tests {
     use super::*;
 
-    /// A ring over plain memory, with the test in the kernel's place.
+    /// A ring over plain memory, which the test fills instead of the kernel.
     struct FakeKernel {
         ring: Ring,
         head: u64,

@@ -98,10 +98,10 @@ impl Listener {
         Ok(Listener { socket: socket.into(), address })
     }
 
-    /// Takes over a socket that already listens.
+    /// Takes ownership of a socket that is already listening.
     ///
     /// # Errors
-    /// When it is not a listening socket of this kind, or has no address.
+    /// Returns an error when it is not a listening socket of this kind, or has no address.
     pub fn from_passed(socket: OwnedFd) -> io::Result<Listener> {
         super::activation::check(&socket, SockType::SeqPacket)?;
         let address: UnixAddr = getsockname(socket.as_raw_fd())?;
@@ -123,7 +123,7 @@ impl Listener {
         &self.address
     }
 
-    /// The next connection, if one waits.
+    /// The next waiting connection, if any.
     ///
     /// # Errors
     /// Errors of accept4(2) or getsockopt(2); a connection that was closed before it was accepted does not count.

@@ -27,7 +27,7 @@ pub struct SharedMemory {
 /// The part that remains after the file was passed on: the mappings.
 #[derive(Debug)]
 pub struct SharedView {
-    /// All of it, read-only.
+    /// The whole memory, read-only.
     all: Mapping,
     /// The header only, for the word that makes writers wait.
     header: Mapping,
@@ -89,9 +89,9 @@ impl SharedWords for SharedView {
     #[inline]
     fn load(&self, index: usize) -> u64 {
         assert!(index < self.words());
-        // SAFETY: the index is within the mapping, which begins at a page and hence aligned, and lives as long as
-        // self. Its file cannot shrink, because it is sealed. In this process only `exchange` writes to the memory, and
-        // atomically; whatever other processes do to it, an atomic load yields some value.
+        // SAFETY: the index is within the mapping, which begins at a page and therefore aligned, and which lives as long as self. Its file
+        // cannot shrink, because it is sealed. In this process, only `exchange` writes to the memory, and atomically; whatever other
+        // processes write, an atomic load yields some value.
         let word = unsafe { AtomicU64::from_ptr(self.all.base().cast::<u64>().add(index)) };
         // On read-only memory std permits relaxed loads only; the fence makes this one an acquire.
         let value = word.load(Ordering::Relaxed);

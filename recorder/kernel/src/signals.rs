@@ -1,16 +1,14 @@
-//! Reads signals from a descriptor, so that they interrupt nothing.
+//! Reads signals from a descriptor, so that they interrupt no system call.
 //!
 //! The signals that end or control a recording are blocked and read from a
 //! signalfd, in the same poll as everything else the recorder waits for; no
 //! handler exists. Three things follow:
 //!
-//! - [`Signals::catch`] must run in the main thread before any other thread
-//!   exists, since threads inherit what is blocked.
+//! - [`Signals::catch`] must run in the main thread before any other thread exists, because threads inherit the signal mask.
 //! - COMMAND must not inherit it: [`Signals::inherited`] is what COMMAND gets
 //!   (see [`crate::child`]).
-//! - SIGINT and SIGTERM always count, even if they were ignored at start: a
-//!   shell ignores SIGINT for what a script starts with `&`, and that is to end
-//!   by `kill -INT`, as other recorders do. COMMAND ignores the signals that it would ignore without
+//! - SIGINT and SIGTERM always count, even if they were ignored at the start: a shell ignores SIGINT for programs that a script starts with
+//!   `&`, and `kill -INT` must still end the recording, as with other recorders. COMMAND ignores the signals that it would ignore without
 //!   fxtrec, and any other signal that was ignored (SIGHUP by nohup) stays so.
 //! - A file size limit (SIGXFSZ) is an error of the write instead of the end of
 //!   the process: see [`survive_file_size_limit`].
@@ -29,7 +27,7 @@ use nix::sys::signalfd::{SfdFlags, SignalFd};
 
 use super::stop_token::StopToken;
 
-/// Read from the signalfd, even if ignored at start: a blocked signal is kept nevertheless.
+/// Read from the signalfd, even if ignored at the start: a blocked signal is queued nevertheless.
 const ALWAYS: [Signal; 2] = [Signal::SIGINT, Signal::SIGTERM];
 
 /// Read from the signalfd, unless ignored at start.
@@ -72,7 +70,7 @@ impl Parent {
         Ok(signal.map(|signal| Parent { pid, signal, heard: false }))
     }
 
-    /// Whether it has ended, or is about to: its threads end one after the other.
+    /// Whether it has ended, or is about to: its threads end one after another.
     fn has_ended(&self) -> bool {
         (0..20).any(|_| {
             let has_ended = std::os::unix::process::parent_id() != self.pid;
@@ -95,7 +93,7 @@ pub struct Caught {
 }
 
 impl Signals {
-    /// Blocks the signals in this thread, and in those it starts later, and opens the signalfd.
+    /// Blocks the signals in this thread and in threads that it starts later, and opens the signalfd.
     ///
     /// SIGCHLD is always among them. SIGXFSZ is blocked as well, so that exceeding a file size limit is an error of the write and does not
     /// end the process.
@@ -128,7 +126,7 @@ impl Signals {
         if child_ignored {
             // If SIGCHLD were ignored, the kernel would discard COMMAND's exit status.
             let default = SigAction::new(SigHandler::SigDfl, SaFlags::empty(), SigSet::empty());
-            // SAFETY: no handler is installed, so nothing can run at an unsuitable moment.
+            // SAFETY: no handler is installed, so no code can run at an unsuitable time.
             unsafe { sigaction(Signal::SIGCHLD, &default) }?;
         }
         let mut read = SigSet::empty();
@@ -218,7 +216,7 @@ impl Guard {
     /// `patience`.
     ///
     /// # Errors
-    /// When no descriptor or thread can be created.
+    /// Returns an error when no descriptor or thread can be created.
     pub fn start(signals: &Signals, patience: Duration, status: u8) -> io::Result<Guard> {
         let arrived = signals.fd.as_fd().try_clone_to_owned()?;
         let status = Arc::new(AtomicU8::new(status));
@@ -259,7 +257,7 @@ impl Guard {
 impl Drop for Guard {
     fn drop(&mut self) {
         self.stop.stop();
-        // It does nothing that could fail.
+        // The thread does nothing that could fail.
         let _ = self.thread.take().map(JoinHandle::join);
     }
 }
@@ -272,7 +270,7 @@ fn is_readable(fd: &OwnedFd) -> bool {
 /// Whether a termination signal is waiting to be read.
 fn end_is_pending() -> bool {
     let mut pending = SigSet::empty().as_ref().to_owned();
-    // SAFETY: the call fills the set that it is given, which is ours and initialised.
+    // SAFETY: the call fills the set that it is given, which belongs to this code and is initialised.
     let result = unsafe { libc::sigpending(&raw mut pending) };
     // SAFETY: the set is initialised, by `empty` or by the kernel, and the numbers are those of signals.
     let has = |signal| unsafe { libc::sigismember(&raw const pending, signal as libc::c_int) == 1 };
@@ -285,8 +283,8 @@ fn end_process(status: u8) -> ! {
         let text = b"\nfxtrec: ended by a signal while waiting: the written part is readable\n";
         let _ = nix::unistd::write(std::io::stderr(), text);
     }
-    // SAFETY: the call ends the process without running any of its code, and the kernel frees its resources. No other measure ends a thread
-    // that is blocked in the kernel.
+    // SAFETY: the call ends the process without running any of its code, and the kernel frees its resources. A thread that is blocked in
+    // the kernel cannot be ended in any other way.
     unsafe { libc::_exit(status.into()) }
 }
 
@@ -302,7 +300,7 @@ pub fn survive_file_size_limit() -> io::Result<()> {
     }
     let handler = SigHandler::Handler(nothing);
     let action = SigAction::new(handler, SaFlags::SA_RESTART, SigSet::empty());
-    // SAFETY: the handler does nothing, so it does not matter where it interrupts a thread.
+    // SAFETY: the handler does nothing, so it may interrupt a thread anywhere.
     unsafe { sigaction(Signal::SIGXFSZ, &action) }?;
     Ok(())
 }
@@ -323,8 +321,8 @@ fn is_ignored(signal: Signal) -> io::Result<bool> {
 static PIPE_IGNORED_AT_START: AtomicBool = AtomicBool::new(false);
 
 // SAFETY: the section holds pointers to functions of this type, which the loader calls once, in the
-// only thread, before Rust's runtime starts. The function needs nothing of that runtime: it makes
-// one system call and stores to an atomic.
+// only thread, before Rust's runtime starts. The function needs nothing from that runtime: it makes one system call and stores to an
+// atomic.
 #[used]
 #[unsafe(link_section = ".init_array")]
 static LOOK_AT_SIGPIPE: extern "C" fn() = {

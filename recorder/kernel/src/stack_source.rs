@@ -10,7 +10,7 @@ use crate::callchains::{CallchainError, CallchainStacks};
 use crate::ring::RawRecord;
 use crate::units::Pid;
 
-/// Why stacks could not be started.
+/// The reason why stacks could not be started.
 #[derive(Debug, thiserror::Error)]
 pub enum StackSourceError {
     #[error(transparent)]
@@ -56,10 +56,10 @@ impl StackSource {
         }
     }
 
-    /// To be called before such a source runs.
+    /// Call this before such a source runs.
     ///
     /// # Errors
-    /// [`StackSourceError`] when the kernel refuses.
+    /// Returns [`StackSourceError`] when the kernel refuses.
     pub fn prepare(&mut self) -> Result<(), StackSourceError> {
         match self {
             StackSource::Bpf(stacks) => Ok(stacks.prepare()?),
@@ -70,7 +70,7 @@ impl StackSource {
     /// Starts recording. `noted` is whether the source of switches notes which threads wait.
     ///
     /// # Errors
-    /// [`StackSourceError`] when the kernel refuses.
+    /// Returns [`StackSourceError`] when the kernel refuses.
     pub fn attach(&mut self, noted: bool) -> Result<(), StackSourceError> {
         match self {
             StackSource::Bpf(stacks) => Ok(stacks.attach(noted)?),
@@ -102,7 +102,7 @@ impl StackSource {
         }
     }
 
-    /// Why there are no records of the code of processes, if there are none; processes must then be inspected while they live.
+    /// The reason why there are no records of the code of processes, if there are none; processes must then be inspected while they live.
     pub fn without_code(&self) -> Option<&io::Error> {
         match self {
             StackSource::Bpf(stacks) => stacks.without_code(),
@@ -118,7 +118,7 @@ impl StackSource {
     /// See [`BlockedStacks::set_python`].
     ///
     /// # Errors
-    /// When there is no room for another process.
+    /// Returns an error if there is no space for another process.
     pub fn set_python(&self, pid: Pid, python: Option<&Python>) -> io::Result<()> {
         match self {
             StackSource::Bpf(stacks) => stacks.set_python(pid, python),

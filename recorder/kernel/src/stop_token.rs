@@ -9,7 +9,7 @@ use std::time::Duration;
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use nix::sys::eventfd::{EfdFlags, EventFd};
 
-/// Asks other threads to stop, and wakes those that wait on it.
+/// Asks other threads to stop, and wakes threads that wait on it.
 #[derive(Clone, Debug)]
 pub struct StopToken(Arc<Inner>);
 

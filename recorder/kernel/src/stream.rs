@@ -22,7 +22,7 @@ pub fn receive(
     buffer: &mut [u8],
     descriptors: &mut Vec<OwnedFd>,
 ) -> io::Result<usize> {
-    // Without room for all of them, nix would not say which ones this process has received.
+    // Without space for all of them, nix would not report which descriptors this process has received.
     let mut control = nix::cmsg_space!([RawFd; MOST_DESCRIPTORS]);
     let mut parts = [IoSliceMut::new(buffer)];
     let received = loop {
@@ -78,7 +78,7 @@ fn receive_without_room(
     }
 }
 
-/// Sends all of `bytes`, and waits if there is no room. The descriptors are sent with the first byte.
+/// Sends all of `bytes`, and waits if the socket has no space. The descriptors are sent with the first byte.
 ///
 /// # Errors
 /// Errors of sendmsg(2); EPIPE if the other side has ended (no signal is raised).

@@ -11,7 +11,7 @@ use crate::sys::Sys;
 /// belongs to something else.
 const LARGEST: u64 = 4096;
 
-/// The kernel's functions and variables. Users who may not see addresses get none.
+/// The kernel's functions and variables. Users who may not see addresses get no symbols.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub struct KernelSymbols {
     functions: Table,

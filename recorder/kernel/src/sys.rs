@@ -19,7 +19,7 @@ pub trait Sys: Debug {
     /// Reads a whole file of procfs, sysfs or tracefs.
     fn read(&self, path: &Path) -> io::Result<Vec<u8>>;
 
-    /// Adds `text` as one write to a file that takes commands, such as tracefs's list of user probes.
+    /// Writes `text` in one call to a file that accepts commands, such as tracefs's list of user probes.
     fn append(&self, path: &Path, text: &str) -> io::Result<()>;
 
     /// The names in a directory, in order.
@@ -31,7 +31,7 @@ pub trait Sys: Debug {
     /// Makes a directory, of mode 700.
     fn make_dir(&self, path: &Path) -> io::Result<()>;
 
-    /// Removes an empty directory, or one that is removed as a whole, such as a tracing instance.
+    /// Removes an empty directory, or a directory that the kernel removes as a whole, such as a tracing instance.
     fn remove_dir(&self, path: &Path) -> io::Result<()>;
 
     /// Writes `content` in one call to an existing file.
@@ -49,7 +49,7 @@ pub trait Sys: Debug {
     /// `PERF_EVENT_IOC_SET_OUTPUT`: makes `event` write into the ring of `ring`.
     fn perf_set_output(&self, event: BorrowedFd<'_>, ring: BorrowedFd<'_>) -> io::Result<()>;
 
-    /// `BPF_MAP_UPDATE_ELEM`: lets BPF programs, which find `event` in `map`, write its samples on its CPU.
+    /// `BPF_MAP_UPDATE_ELEM`: lets BPF programs, which look up `event` in `map`, write its samples on its CPU.
     fn perf_give(&self, event: BorrowedFd<'_>, map: BorrowedFd<'_>, cpu: u32) -> io::Result<()>;
 
     /// `PERF_EVENT_IOC_SET_FILTER`: makes the kernel check each sample of a tracepoint first.
@@ -172,7 +172,7 @@ impl Mapping {
     pub fn populate(&self, offset: usize, bytes: usize) {
         let Some(most) = self.len.checked_sub(offset) else { return };
         let (base, bytes) = (self.base().wrapping_add(offset).cast(), bytes.min(most));
-        // SAFETY: both ranges are within the mapping, and no advice of these changes what is in it.
+        // SAFETY: both ranges are within the mapping, and these kinds of advice do not change its contents.
         unsafe {
             libc::madvise(self.base().cast(), self.len, libc::MADV_DONTFORK);
             libc::madvise(base, bytes, libc::MADV_HUGEPAGE);
@@ -203,7 +203,7 @@ impl Mapping {
 
 impl Drop for Mapping {
     fn drop(&mut self) {
-        // SAFETY: base and len are the result of mmap, and nothing borrows from a value being dropped.
+        // SAFETY: base and len are the result of mmap, and a value that is being dropped is not borrowed.
         unsafe { libc::munmap(self.base.as_ptr().cast(), self.len) };
     }
 }
@@ -226,7 +226,7 @@ fn check(result: libc::c_int) -> io::Result<libc::c_int> {
 impl Sys for Linux {
     fn read(&self, path: &Path) -> io::Result<Vec<u8>> {
         let mut file = std::fs::File::open(path)?;
-        // Some files of tracefs, such as `header_page`, return as much as the first read has room for, and then nothing.
+        // Some files of tracefs, such as `header_page`, return as much as the first read has space for, and then nothing.
         let mut content = vec![0; FIRST_READ];
         let first = file.read(&mut content)?;
         content.truncate(first);
@@ -302,7 +302,7 @@ impl Sys for Linux {
 
     fn perf_id(&self, event: BorrowedFd<'_>) -> io::Result<u64> {
         let mut id = 0;
-        // SAFETY: the descriptor is open for the time of the call, and the kernel writes one u64 to where it may.
+        // SAFETY: the descriptor is open during the call, and the kernel writes one u64 to memory that it may write to.
         check(unsafe { perf::ioctls::ID(event.as_raw_fd(), &raw mut id) }).map(|_| id)
     }
 

@@ -89,7 +89,7 @@ static CHOSEN: OnceLock<Colour> = OnceLock::new();
 
 /// Sets when to use colours, for the whole process; the first call counts.
 pub fn choose_colour(colour: Colour) {
-    // After the first call, other code may already have used the value.
+    // After the first call, other code may already have read the value.
     let _ = CHOSEN.set(colour);
 }
 
@@ -205,7 +205,7 @@ impl LiveLine {
     /// Draws it, cut to the terminal's width, unless the terminal does not accept it now.
     ///
     /// # Errors
-    /// If standard error is gone.
+    /// Returns an error if standard error is gone.
     pub fn draw(&mut self, now: Instant, text: &str) -> io::Result<()> {
         if !stderr_takes_text() {
             return Ok(());
@@ -235,7 +235,7 @@ impl LiveLine {
     /// Removes it until it is drawn again.
     ///
     /// # Errors
-    /// If standard error is closed.
+    /// Returns an error if standard error is closed.
     pub fn clear(&mut self) -> io::Result<()> {
         if self.shown && !stderr_takes_text() {
             // The next output continues on the same line.

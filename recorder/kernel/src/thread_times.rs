@@ -7,7 +7,7 @@ use std::os::unix::fs::FileExt;
 use nix::sys::resource::{UsageWho, getrusage};
 use nix::time::{ClockId, clock_gettime};
 
-/// Counts of one thread since it began.
+/// Counts of one thread since it started.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct ThreadTimes {
     /// Nanoseconds on a CPU.
@@ -53,7 +53,7 @@ impl ThreadClock {
     }
 }
 
-/// The second of the three numbers: time on a CPU, time waiting for one, number of time slices.
+/// The second of the three numbers: time on a CPU, time waiting for a CPU, number of time slices.
 fn parse(schedstat: &str) -> Option<u64> {
     schedstat.split_ascii_whitespace().nth(1)?.parse().ok()
 }

@@ -1,6 +1,6 @@
 //! Memory for a trace buffer that is filled from end to end before it is reused.
 //!
-//! No part of such a buffer stays in a cache: writing, reading or freeing it touches all of its pages. With huge pages, that is one page
+//! Such a buffer does not fit in any cache: writing, reading or freeing it touches all of its pages. With huge pages, that is one page
 //! table entry for 2 MiB instead of 4 KiB. They are faulted in before the recording begins, because finding a huge page may take the kernel
 //! long.
 
@@ -49,7 +49,7 @@ impl TraceMemory {
     /// An engine in this memory, like [`Engine::new`] with its own memory. `config.bytes` is ignored.
     ///
     /// # Errors
-    /// When the size is out of range.
+    /// Returns an error when the size is out of range.
     pub fn engine(
         self,
         config: Config,

@@ -1,7 +1,7 @@
 //! Finds or mounts tracefs, where the kernel describes its tracepoints.
 //!
-//! tracefs is searched at its usual places and at those in `/proc/mounts`. If it is not mounted, it is mounted at its standard place, as
-//! `perf` does; that requires the right to mount, and the errors say so.
+//! tracefs is searched for in its usual places and in those that `/proc/mounts` lists. If it is not mounted, it is mounted in its standard
+//! place, as `perf` does; this requires the right to mount, and the errors say so.
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -29,7 +29,7 @@ pub struct Tracefs {
     path: PathBuf,
 }
 
-/// Why tracefs, or a tracepoint in it, cannot be used.
+/// The reason why tracefs, or a tracepoint in it, cannot be used.
 #[derive(Debug, Error)]
 #[non_exhaustive]
 pub enum TracefsError {
@@ -77,7 +77,7 @@ impl Tracefs {
     /// Finds tracefs, and mounts it at `/sys/kernel/tracing` if it is not mounted.
     ///
     /// # Errors
-    /// [`TracefsError`], which contains the remedy.
+    /// Returns [`TracefsError`], which contains the remedy.
     pub fn find(sys: &dyn Sys) -> Result<Tracefs, TracefsError> {
         if let Some(found) = Tracefs::find_mounted(sys)? {
             return Ok(found);
@@ -96,7 +96,7 @@ impl Tracefs {
     /// Finds tracefs without mounting anything; `None` if it is not mounted.
     ///
     /// # Errors
-    /// [`TracefsError::Refused`] if the only tracefs cannot be read.
+    /// Returns [`TracefsError::Refused`] if the only tracefs cannot be read.
     pub fn find_mounted(sys: &dyn Sys) -> Result<Option<Tracefs>, TracefsError> {
         let mut refused = None;
         for path in candidates(sys) {
@@ -132,7 +132,7 @@ impl Tracefs {
     /// The format of a tracepoint, such as `sched`, `sched_switch`.
     ///
     /// # Errors
-    /// [`TracefsError::NoEvent`] when the kernel does not have it, others when it cannot be read or parsed.
+    /// Returns [`TracefsError::NoEvent`] if the kernel does not have the tracepoint, other errors if it cannot be read or parsed.
     pub fn event_format(
         &self,
         sys: &dyn Sys,

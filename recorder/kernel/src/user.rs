@@ -22,7 +22,7 @@ pub struct Account {
     pub shell: PathBuf,
 }
 
-/// Why a user could not be found.
+/// The reason why a user could not be found.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum UserError {
@@ -46,7 +46,7 @@ impl Account {
     /// Finds a user by login name.
     ///
     /// # Errors
-    /// When there is none, or the user database cannot be read.
+    /// Returns an error when there is none, or the user database cannot be read.
     pub fn by_name(name: &str) -> Result<Account, UserError> {
         let user = User::from_name(name).map_err(|errno| lookup_error(name, errno))?;
         complete(user.ok_or_else(|| UserError::NoSuchName(name.to_owned()))?)
@@ -55,7 +55,7 @@ impl Account {
     /// Finds a user by number.
     ///
     /// # Errors
-    /// When there is none, or the user database cannot be read.
+    /// Returns an error when there is none, or the user database cannot be read.
     pub fn by_uid(uid: u32) -> Result<Account, UserError> {
         let user = User::from_uid(Uid::from_raw(uid))
             .map_err(|errno| lookup_error(&uid.to_string(), errno))?;
@@ -65,7 +65,7 @@ impl Account {
     /// Finds the user who called sudo.
     ///
     /// # Errors
-    /// When fxtrec was not started through sudo, or that user is not in the user database.
+    /// Returns an error when fxtrec was not started through sudo, or that user is not in the user database.
     pub fn sudo_caller() -> Result<Account, UserError> {
         let uid = std::env::var("SUDO_UID").ok().and_then(|uid| uid.parse().ok());
         Account::by_uid(uid.ok_or(UserError::NoSudo)?)
@@ -85,7 +85,7 @@ impl Account {
 /// The number of the user of this name, if there is one.
 ///
 /// # Errors
-/// When the user database cannot be read.
+/// Returns an error when the user database cannot be read.
 pub fn uid_of(name: &str) -> Result<Option<u32>, UserError> {
     let user = User::from_name(name).map_err(|errno| lookup_error(name, errno))?;
     Ok(user.map(|user| user.uid.as_raw()))
@@ -94,7 +94,7 @@ pub fn uid_of(name: &str) -> Result<Option<u32>, UserError> {
 /// The number of the group of this name, if there is one.
 ///
 /// # Errors
-/// When the group database cannot be read.
+/// Returns an error when the group database cannot be read.
 pub fn gid_of(name: &str) -> Result<Option<u32>, UserError> {
     let group = Group::from_name(name).map_err(|errno| UserError::Lookup {
         who: format!("group {name}"),
@@ -129,7 +129,7 @@ pub struct Owner {
 }
 
 impl Owner {
-    /// The user who called sudo, if fxtrec runs as root because of that.
+    /// The user who called sudo, if fxtrec runs as root through sudo.
     pub fn sudo_caller() -> Option<Owner> {
         if !geteuid().is_root() {
             return None;

@@ -89,7 +89,7 @@ pub struct Worker {
 }
 
 impl Worker {
-    /// Starts this program as `name`, which selects its role: see [`serve_as`]. It inherits nothing from this process, and leaves `in_use`
+    /// Starts this program as `name`, which selects its role: see [`serve_as`]. It inherits no files from this process, and leaves `in_use`
     /// bytes of its memory to others.
     ///
     /// # Errors
@@ -131,8 +131,8 @@ impl Worker {
     /// Sends a request, and waits for the answer.
     ///
     /// # Errors
-    /// `TimedOut` if there is none in time, `UnexpectedEof` or `BrokenPipe` if the worker has ended. After an error it must not be used
-    /// again.
+    /// `TimedOut` if there is no answer in time, `UnexpectedEof` or `BrokenPipe` if the worker has ended. After an error it must not be
+    /// used again.
     pub fn ask(
         &self,
         question: &[u8],
@@ -186,7 +186,7 @@ impl Worker {
 
 impl Drop for Worker {
     fn drop(&mut self) {
-        // It is waiting for a request, so it ends at once: no process may be left as a zombie if its parent does not reap it.
+        // It is waiting for a request, so it ends at once: no process may remain a zombie if its parent does not reap it.
         let Some(mut process) = self.process.take() else { return };
         let _ = process.kill();
         if let Ok(end) = open_pidfd(process.id().cast_signed()) {
@@ -310,7 +310,7 @@ impl Workers {
         self.left
     }
 
-    /// The answer; `None` if there is none in time, or no worker.
+    /// The answer; `None` if there is no answer in time, or no worker.
     pub fn ask(&mut self, question: &[u8], descriptor: Option<BorrowedFd<'_>>) -> Option<Message> {
         self.ask_for(question, descriptor, Duration::MAX)
     }
@@ -375,7 +375,7 @@ fn timed_out(error: io::Error) -> io::Error {
 /// short.
 ///
 /// # Errors
-/// When the recorder has ended, or this is not a worker.
+/// Returns an error when the recorder has ended, or this is not a worker.
 pub fn serve_as(
     memory: u64,
     answer: impl FnMut(&[u8], Option<OwnedFd>) -> Message,
@@ -403,7 +403,7 @@ pub fn serve_as(
 /// Answers the requests of a recorder until it closes the socket.
 ///
 /// # Errors
-/// When the recorder has ended.
+/// Returns an error when the recorder has ended.
 pub fn serve(
     socket: &UnixStream,
     mut answer: impl FnMut(&[u8], Option<OwnedFd>) -> Message,
@@ -421,7 +421,7 @@ fn send(socket: &UnixStream, message: &[u8], descriptor: Option<BorrowedFd<'_>>)
     stream::send(socket, message, &[])
 }
 
-/// The next message; `None` at the end. If nothing arrives within the socket's timeout, `wait` decides whether to continue.
+/// The next message; `None` at the end. If no data arrives within the socket's timeout, `wait` decides whether to continue.
 fn receive(
     socket: &UnixStream,
     mut wait: impl FnMut() -> io::Result<()>,

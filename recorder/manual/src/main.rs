@@ -47,7 +47,7 @@ To use completions without a package:
   fish  put DIR/completions/fxtrec.fish into ~/.config/fish/completions"
 )]
 struct Args {
-    /// Folder to write below; it is made if it is missing
+    /// Folder to write below; it is created if it does not exist
     #[arg(value_name = "DIR")]
     folder: PathBuf,
 }

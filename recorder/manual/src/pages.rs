@@ -17,7 +17,7 @@ pub(crate) fn all(root: Command) -> io::Result<Vec<(String, Vec<u8>)>> {
     Ok(pages)
 }
 
-/// The page of a command, and those of its subcommands.
+/// The page of a command, and the pages of its subcommands.
 fn add(command: Command, name: &str, pages: &mut Vec<(String, Vec<u8>)>) -> io::Result<()> {
     let subs: Vec<Command> =
         command.get_subcommands().filter(|sub| sub.get_name() != "help").cloned().collect();

@@ -1,4 +1,4 @@
-//! Why a spec matches no location for a probe, and the remedy.
+//! The reason why a spec matches no location for a probe, and the remedy.
 
 use std::path::PathBuf;
 
@@ -18,7 +18,7 @@ pub struct ProbeError {
     pub problem: Problem,
 }
 
-/// Why a spec matches no location for a probe.
+/// The reason why a spec matches no location for a probe.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Problem {

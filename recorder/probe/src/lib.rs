@@ -35,7 +35,7 @@ use std::path::PathBuf;
 use fxtrec_kernel::regular::Regular;
 use serde::{Deserialize, Serialize};
 
-pub use args::{ArgKind, FetchArg, Moment, Width};
+pub use args::{ArgKind, FetchArg, FetchPoint, Width};
 pub use error::{ProbeError, Problem, Symbols};
 pub use list::{ListedFunction, ListedUsdt, Listing, list};
 pub use locate::Context;
@@ -45,7 +45,7 @@ pub use spec::Spec;
 /// The default limit on the locations of one [`Spec`].
 pub const DEFAULT_MOST: usize = 256;
 
-/// One location in one file to put a probe at.
+/// One location in one file at which to place a probe.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Site {
     /// The name of its hits in the trace.

@@ -58,7 +58,7 @@ pub struct ListedUsdt {
     pub address: u64,
     /// The address as an offset in the file, in bytes.
     pub offset: Option<u64>,
-    /// The address of the counter that opens its guard, if it has one.
+    /// The address of the counter that enables its guard, if it has one.
     pub semaphore: Option<u64>,
     /// Its arguments: as the kernel fetches them, or, where it cannot, as the assembler wrote them.
     pub arguments: Vec<Result<String, String>>,
@@ -67,7 +67,7 @@ pub struct ListedUsdt {
 /// Lists the locations in a file that `pattern` matches, a name or a glob as in a spec; `usdt:PROVIDER:NAME` matches USDT probes only.
 ///
 /// # Errors
-/// When there is no such file, or nothing in it matches `pattern`.
+/// Returns an error if there is no such file, or nothing in it matches `pattern`.
 pub fn list(binary: &Binary, pattern: &str, context: &Context) -> Result<Vec<Listing>, Problem> {
     let located = locate::locate(binary, context)?;
     located.iter().map(|located| in_file(located, pattern)).collect()

@@ -27,7 +27,7 @@ pub fn call_name(machine: &str, number: u16) -> Option<&'static str> {
     }
 }
 
-/// The number in a trace, if it can be that of a system call.
+/// The number in a trace, if it can be the number of a system call.
 pub(super) fn number(value: u64) -> Option<u16> {
     u16::try_from(value).ok().filter(|number| *number < END)
 }

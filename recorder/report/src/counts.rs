@@ -2,8 +2,8 @@
 //!
 //! These are the buckets of an HdrHistogram with two significant digits; a test compares them with the crate of that name. Up to 255, each
 //! value has its own bucket; beyond that, 128 buckets share each power of two. The crate itself is not used for counting: it checks each
-//! value separately, which took a quarter of a report's time. Here, finding the place of a value takes three instructions, so the processor
-//! finds the places of many samples in parallel.
+//! value separately, which took a quarter of a report's time. Here, finding the position of a value takes three instructions, so the
+//! processor finds the positions of many samples in parallel.
 //!
 //! ```text
 //!   value     0 1 2 ... 255 | 256-257 258-259 ... 510-511 | 512-515 ... | 1024-1031 ...
@@ -35,16 +35,16 @@ fn rounding(nanos: u64) -> u32 {
     u64::BITS - BITS - (nanos | least).leading_zeros()
 }
 
-/// The place of a value's bucket.
+/// The index of a value's bucket.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct BucketIndex(u16);
 
 impl BucketIndex {
-    /// The place of the bucket of `nanos`.
+    /// The index of the bucket of `nanos`.
     #[inline(always)]
     pub(super) fn of(nanos: u64) -> BucketIndex {
         let rounding = rounding(nanos);
-        // At most 255 remains of the value: dropping fewer bits is not possible, and no place is beyond 7423.
+        // At most 255 remains of the value: dropping fewer bits is not possible, and no index exceeds 7423.
         BucketIndex((u64::from(rounding) * HALF as u64 + (nanos >> rounding)) as u16)
     }
 
@@ -82,7 +82,7 @@ impl Counts {
         }
     }
 
-    /// Makes room for this many samples up to `max`, so that no count overflows.
+    /// Reserves space for this number of samples up to `max`, so that no count overflows.
     #[inline]
     fn make_room(&mut self, max: u64, samples: u64) {
         let places = BucketIndex::of(max).index() + 1;
@@ -96,7 +96,7 @@ impl Counts {
         }
     }
 
-    /// Moves all counts to `carried`, and makes room for `held` more.
+    /// Moves all counts to `carried`, and reserves space for `held` more.
     #[cold]
     fn carry(&mut self, held: u32) {
         self.carried.resize(self.by_place.len(), 0);

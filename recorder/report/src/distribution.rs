@@ -1,7 +1,7 @@
 //! A finished distribution of durations.
 //!
 //! When an analysis ends, its samples (a [`Tally`](super::tally::Tally)) become a distribution: exact figures, and the distinct values with
-//! their counts, in order. That is small; a percentile needs one pass over it, and merging needs a sort.
+//! their counts, in order. A few samples are small; a percentile needs one pass over them, and merging needs a sort.
 
 use std::time::Duration;
 
@@ -58,7 +58,7 @@ impl Distribution {
         self.count
     }
 
-    /// The number of further samples whose beginning or end is unknown. They are in no other figure.
+    /// The number of further samples whose beginning or end is unknown. No other figure includes them.
     pub fn censored(&self) -> u64 {
         self.censored
     }
@@ -117,7 +117,7 @@ impl Distribution {
         sum.fold(0_u64, u64::saturating_add) == self.sum
     }
 
-    /// The samples of several distributions together.
+    /// The combined samples of several distributions.
     pub fn merge<'a>(parts: impl IntoIterator<Item = &'a Distribution>) -> Distribution {
         let mut whole = Distribution { min: u64::MAX, ..Distribution::default() };
         let mut buckets: Vec<&[Bucket]> = Vec::new();

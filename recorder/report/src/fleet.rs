@@ -1,4 +1,4 @@
-//! Merges the reports of many traces; memory grows with their number only by one row for each trace.
+//! Merges the reports of many traces; with each further trace, memory grows by only one row.
 //!
 //! ```text
 //!  report of a.fxt --+                threads by name: tallies that take each distribution in
@@ -51,7 +51,7 @@ impl TraceRow {
         self.switches > 0 || self.figures(Metric::Wakeup).count > 0
     }
 
-    /// The figures of all its threads together.
+    /// The combined figures of all its threads.
     pub fn figures(&self, metric: Metric) -> &Figures {
         &self.figures[metric as usize]
     }
@@ -210,9 +210,9 @@ impl Fleet {
         report.span = Span { begin: Nanos(0), end: Nanos(nanos) };
         report.fleet_machine = self.machine.unwrap_or_default();
         // Many hosts have cgroups with the same names.
-        let told = Cause::ALL.into_iter().filter(|cause| *cause != Cause::Quotas);
-        let told: Vec<&str> = told.map(Cause::name).collect();
-        report.causes = self.causes.unwrap_or_default().and(Causes::parse(&told.join(",")));
+        let reported = Cause::ALL.into_iter().filter(|cause| *cause != Cause::Quotas);
+        let reported: Vec<&str> = reported.map(Cause::name).collect();
+        report.causes = self.causes.unwrap_or_default().and(Causes::parse(&reported.join(",")));
         report.losses.causes = self.reasons.into_iter().collect();
         let mut threads: Vec<_> = self.threads.finish().collect();
         // Clocks of different machines show different times.

@@ -147,14 +147,14 @@ struct LockWaits<'a> {
     pid: Option<u64>,
     process: &'a str,
     waits: Values,
-    held_by: Vec<LockParty<'a>>,
-    released_by: Vec<LockParty<'a>>,
-    waiters: Vec<LockParty<'a>>,
+    held_by: Vec<LockThread<'a>>,
+    released_by: Vec<LockThread<'a>>,
+    waiters: Vec<LockThread<'a>>,
 }
 
 /// A thread that held a lock or waited for it; `None` if unknown.
 #[derive(Serialize)]
-struct LockParty<'a> {
+struct LockThread<'a> {
     thread: Option<Who<'a>>,
     sum_ns: u64,
 }
@@ -535,7 +535,7 @@ mod tests {
 
     #[test]
     fn without_usual_weights_the_same_is_reported() {
-        let told = |brief: bool| {
+        let reported = |brief: bool| {
             let mut scene = Scene::of_command("waker,syscall", 100);
             if brief {
                 scene.leave_out_usual_weights();
@@ -552,7 +552,7 @@ mod tests {
             let bytes = document["trace"].as_object_mut().and_then(|trace| trace.remove("bytes"));
             (document, bytes)
         };
-        let (all, brief) = (told(false), told(true));
+        let (all, brief) = (reported(false), reported(true));
         assert_eq!(all.0["worst_blocked"][0]["syscall_name"], "futex");
         assert_eq!(all.0["worst"][0]["interrupt"], true);
         assert_eq!(all.0, brief.0);

@@ -1,4 +1,4 @@
-//! From a trace to figures: how long threads waited, for whom, and how long they ran.
+//! Computes figures from a trace: how long threads waited, for whom, and how long they ran.
 //!
 //! ```text
 //!  fxt_reader::Reader --records--> Analysis --finish--> Report --> table, JSON, CSV, gates, page
@@ -63,9 +63,9 @@ pub use fxtrec_gates::{Metric, NoSuchMetric, SpanPart};
 pub use fxtrec_units::glob::{Pattern, PatternError};
 pub use groups::GroupBy;
 pub use model::{
-    Antagonist, Blocked, CpuReport, Delay, Gap, Incident, Losses, Move, Origin, Party,
-    ProcessReport, ProviderLosses, RecordGap, Recorder, Report, Sleep, Span, Stats, ThreadReport,
+    Antagonist, Blocked, CpuReport, Delay, Gap, Incident, Losses, Move, Origin, ProcessReport,
+    ProviderLosses, RecordGap, Recorder, Report, Sleep, Span, Stats, ThreadInfo, ThreadReport,
     Wait, WorstSpan,
 };
-pub use selection::{Moment, Selection, ThreadFilter, TimeRange, Who};
+pub use selection::{Selection, ThreadFilter, TimeRange, TimeSpec, Who};
 pub use spans::{SpanFigures, SpanReport, SpanRow, SpanTime};

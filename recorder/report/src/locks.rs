@@ -2,8 +2,8 @@
 //!
 //! Only recordings with `--locks` have this, so the trace is read once more for it. A futex is an address in a process. It is certainly a
 //! lock if it has an owner; otherwise it may be a condition variable, such as that of an idle thread pool. Waits for the end of a thread
-//! are left out. A kernel lock is the same for all processes; its holder is unknown, and the thread that released it is most likely the one
-//! that woke the waiter.
+//! are left out. A kernel lock is the same for all processes; its holder is unknown, and the thread that woke the waiter most likely
+//! released it.
 
 use fxtrec_units::lock_kind::LockKind;
 use std::cmp::Reverse;
@@ -12,12 +12,12 @@ use std::time::Duration;
 
 use fxt_reader::{Error, Koid, Nanos, Reader};
 use fxtrec_blame::pass;
-use fxtrec_blame::threads::{Index, Roster};
+use fxtrec_blame::threads::{Index, KnownThreads};
 use fxtrec_blame::track::{About, Begin, By, Lock, Sink, Tracker};
 use rustc_hash::FxHashMap;
 
 use super::distribution::Distribution;
-use super::model::{Party, Report};
+use super::model::{Report, ThreadInfo};
 use super::selection::Selection;
 use super::tally::Tally;
 
@@ -48,11 +48,11 @@ pub struct LockRow {
     /// How long threads were blocked on it.
     pub waits: Distribution,
     /// The holders when waits began, and how long these waits were; the longest first. `None` represents an unknown holder.
-    pub held_by: Vec<(Option<Party>, Duration)>,
+    pub held_by: Vec<(Option<ThreadInfo>, Duration)>,
     /// The threads that woke waiters of a kernel lock, and how long these had waited; the longest first.
-    pub released_by: Vec<(Option<Party>, Duration)>,
+    pub released_by: Vec<(Option<ThreadInfo>, Duration)>,
     /// The threads that waited, the longest first.
-    pub waiters: Vec<(Party, Duration)>,
+    pub waiters: Vec<(ThreadInfo, Duration)>,
 }
 
 /// The waits of one thread for one lock.
@@ -123,22 +123,27 @@ impl Sink for Locks {
     }
 }
 
-fn party(roster: &Roster, thread: Index) -> Party {
-    let koid = roster.koid(thread);
-    let process = roster.process(koid);
-    Party {
+fn thread_info(known_threads: &KnownThreads, thread: Index) -> ThreadInfo {
+    let koid = known_threads.koid(thread);
+    let process = known_threads.process(koid);
+    ThreadInfo {
         koid: Koid(koid),
-        comm: roster.comm(koid).unwrap_or_default().into(),
-        pid: process.map(|process| roster.tid(process)),
-        tid: roster.tid(koid),
-        cgroup: process.and_then(|process| roster.cgroup(process)).map(Into::into),
-        host: process.and_then(|process| roster.host(process)).map(Into::into),
+        comm: known_threads.comm(koid).unwrap_or_default().into(),
+        pid: process.map(|process| known_threads.tid(process)),
+        tid: known_threads.tid(koid),
+        cgroup: process.and_then(|process| known_threads.cgroup(process)).map(Into::into),
+        host: process.and_then(|process| known_threads.host(process)).map(Into::into),
     }
 }
 
-fn parties(all: Vec<(Option<Index>, Duration)>, roster: &Roster) -> Vec<(Option<Party>, Duration)> {
-    let party = |(who, sum): (Option<Index>, Duration)| (who.map(|who| party(roster, who)), sum);
-    all.into_iter().map(party).collect()
+fn thread_infos(
+    all: Vec<(Option<Index>, Duration)>,
+    known_threads: &KnownThreads,
+) -> Vec<(Option<ThreadInfo>, Duration)> {
+    let thread_info = |(who, sum): (Option<Index>, Duration)| {
+        (who.map(|who| thread_info(known_threads, who)), sum)
+    };
+    all.into_iter().map(thread_info).collect()
 }
 
 fn longest_first<K>(
@@ -171,18 +176,18 @@ pub fn measure(
     };
     let locks =
         Locks { range, open: FxHashMap::default(), of: FxHashMap::default(), too_many: false };
-    let mut tracker = Tracker::new(Roster::default());
+    let mut tracker = Tracker::new(KnownThreads::default());
     let mut locks = pass::run(reader, &mut tracker, locks)?;
     let open: Vec<Index> = locks.open.keys().copied().collect();
     open.into_iter().for_each(|thread| locks.end(thread, None));
-    let roster = &tracker.roster;
+    let known_threads = &tracker.known_threads;
     let mut found = BTreeMap::<(bool, Option<u64>, u64), Vec<(Index, Growing)>>::new();
     for ((thread, is_kernel, address), growing) in locks.of {
-        let waiter = party(roster, thread);
-        let is_left_out =
-            selection.leaves_out_recorder() && tracker.family.is_recorder(roster, waiter.koid.0);
+        let waiter = thread_info(known_threads, thread);
+        let is_left_out = selection.leaves_out_recorder()
+            && tracker.family.is_recorder(known_threads, waiter.koid.0);
         if selection.threads.admits(waiter.who()) && !is_left_out {
-            let process = roster.process(waiter.koid.0).filter(|_| !is_kernel);
+            let process = known_threads.process(waiter.koid.0).filter(|_| !is_kernel);
             found.entry((is_kernel, process, address)).or_default().push((thread, growing));
         }
     }
@@ -202,23 +207,24 @@ pub fn measure(
             kernel = growing.kernel;
             waits.push(growing.waits.freeze());
         }
-        let rank = |thread: Option<Index>| thread.map_or(u64::MAX, |thread| roster.koid(thread));
+        let rank =
+            |thread: Option<Index>| thread.map_or(u64::MAX, |thread| known_threads.koid(thread));
         let held_by = longest_first(owners, |owner| (rank(owner), owner));
         let released_by = longest_first(wakers, |waker| (rank(waker), waker));
         let waiters = longest_first(waiters, |thread| (rank(Some(thread)), thread));
-        let name = process.and_then(|process| roster.process_name(process));
+        let name = process.and_then(|process| known_threads.process_name(process));
         rows.push(LockRow {
             address,
             kernel,
             name: tracker.known_lock_name(address).filter(|_| is_kernel).map(Into::into),
-            pid: process.map(|process| roster.tid(process)),
+            pid: process.map(|process| known_threads.tid(process)),
             process: name.unwrap_or_default().into(),
             waits: Distribution::merge(waits.iter()),
-            held_by: parties(held_by, roster),
-            released_by: parties(released_by, roster),
+            held_by: thread_infos(held_by, known_threads),
+            released_by: thread_infos(released_by, known_threads),
             waiters: waiters
                 .into_iter()
-                .map(|(thread, sum)| (party(roster, thread), sum))
+                .map(|(thread, sum)| (thread_info(known_threads, thread), sum))
                 .collect(),
         });
     }

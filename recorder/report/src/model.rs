@@ -53,11 +53,11 @@ pub struct Report {
     pub has_app_spans: bool,
     /// The [worst span](super::spans::worst) of a program, if it was determined.
     pub worst_span: Option<WorstSpan>,
-    /// Whether another span may be worse, since there was no room for all spans.
+    /// Whether another span may be worse, because there was no space for all spans.
     pub too_many_spans: bool,
-    /// The number of names that programs registered for their threads and processes but for which there was no room.
+    /// The number of names that programs registered for their threads and processes but for which there was no space.
     pub names_left_out: u64,
-    /// The number of strings and threads that programs registered but for which the reader had no room; they are unknown.
+    /// The number of strings and threads that programs registered but for which the reader had no space; they are unknown.
     pub strings_left_out: u64,
     /// The spans, if they were [measured](super::spans::measure), which requires reading the trace again.
     pub spans: Option<SpanReport>,
@@ -94,7 +94,7 @@ pub struct Report {
 /// An interval in which a thread was unusually late, and why.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Incident {
-    pub thread: Party,
+    pub thread: ThreadInfo,
     pub span: Span,
     /// The explanation of `fxtrec why`.
     pub sentence: String,
@@ -105,7 +105,7 @@ pub struct Incident {
 pub struct Origin {
     /// The version of fxtrec that wrote it.
     pub version: String,
-    /// What it was recorded with: `bpf`, `perf` or `ftrace`; or the format from which it was imported.
+    /// How it was recorded: `bpf`, `perf` or `ftrace`; or the format from which it was imported.
     pub source: String,
     pub command_line: String,
     pub host: String,
@@ -170,7 +170,7 @@ pub struct Losses {
     pub gaps: u64,
     /// The first gaps.
     pub list: Vec<Gap>,
-    /// Why the recorder lost events, in its own words.
+    /// The reason why the recorder lost events, in its own words.
     pub causes: Vec<String>,
     /// The number of damaged places in the file.
     pub damaged: u64,
@@ -190,7 +190,7 @@ impl Losses {
     }
 }
 
-/// The records that an application dropped because it had no room for them. Several applications with the same name are counted together.
+/// The records that an application dropped because its buffer had no space. Several applications with the same name are counted together.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ProviderLosses {
     pub name: String,
@@ -208,7 +208,7 @@ pub struct ProviderLosses {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RecordGap {
     pub span: Span,
-    /// How many; `None` if unknown.
+    /// The number of records; `None` if unknown.
     pub records: Option<u64>,
 }
 
@@ -272,11 +272,11 @@ pub struct ProcessReport {
     pub in_command: bool,
     /// Whether it is in the scope of the recording.
     pub is_recorded: bool,
-    /// The figures of these threads together.
+    /// The combined figures of these threads.
     pub stats: Stats,
 }
 
-/// The figures of a thread, or of several together.
+/// The figures of a thread, or of several threads combined.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Stats {
     pub(super) metrics: [Distribution; 6],
@@ -288,7 +288,7 @@ pub struct Stats {
     pub involuntary: u64,
     /// Switches in on a different CPU than the last.
     pub migrations: u64,
-    /// Inferred switches that switched it out or in. They count in no other figure.
+    /// Inferred switches that switched it out or in. No other figure includes them.
     pub inferred: u64,
     /// The figures that come from optional facts, if any.
     pub facts: Option<Box<Facts>>,
@@ -330,11 +330,11 @@ pub struct CpuReport {
     pub(super) metrics: [Distribution; 6],
     /// Switches on it, including those from and to idle.
     pub switches: u64,
-    /// Inferred switches on it. They count in no other figure.
+    /// Inferred switches on it. No other figure includes them.
     pub inferred: u64,
-    /// The recorded time in which a thread other than idle had it.
+    /// The recorded time in which a thread other than the idle task had the CPU.
     pub busy: Duration,
-    /// The recorded time in which the idle task had it.
+    /// The recorded time in which the idle task had the CPU.
     pub idle: Duration,
     /// The figures of optional facts, if there are any.
     pub facts: Option<Box<Facts>>,
@@ -366,7 +366,7 @@ pub struct Wait {
     /// The index of its trace, if there are several.
     pub trace: Option<usize>,
     /// The thread that waited, by its name at that time.
-    pub thread: Party,
+    pub thread: ThreadInfo,
     /// [`Metric::Wakeup`] or [`Metric::Preemption`].
     pub metric: Metric,
     pub span: Span,
@@ -381,7 +381,7 @@ pub struct Wait {
     /// The cgroup whose quota that was, if known.
     pub throttled_by: Option<Arc<str>>,
     /// Its waker, if recorded.
-    pub waker: Option<Party>,
+    pub waker: Option<ThreadInfo>,
     /// Whether an interrupt woke it.
     pub by_interrupt: bool,
     /// The threads that had the CPU on which it was queued, the longest first.
@@ -406,7 +406,7 @@ impl Wait {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Sleep {
     /// The thread, by its name at the end.
-    pub thread: Party,
+    pub thread: ThreadInfo,
     /// [`Metric::Blocked`] or [`Metric::BlockedUninterruptible`].
     pub metric: Metric,
     /// From the switch out to the wake-up.
@@ -414,10 +414,10 @@ pub struct Sleep {
     /// The number of the system call that it was in, if known.
     pub call: Option<u16>,
     /// Its waker, if recorded.
-    pub waker: Option<Party>,
+    pub waker: Option<ThreadInfo>,
     /// Whether an interrupt woke it.
     pub by_interrupt: bool,
-    /// The file or socket that its system call was about, if the trace has it.
+    /// The file or socket that its system call referred to, if the trace has it.
     pub waited_for: Option<String>,
 }
 
@@ -464,20 +464,20 @@ pub struct WorstSpan {
 /// An interval in which a thread made no progress, and not by its own choice.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Delay {
-    pub thread: Party,
+    pub thread: ThreadInfo,
     /// From the time at which it was preempted or blocked, or woken by no thread, until it had a CPU.
     pub span: Span,
     /// When it was woken or preempted; before that, it was blocked.
     pub able: Nanos,
     /// Its waker, if recorded.
-    pub waker: Option<Party>,
+    pub waker: Option<ThreadInfo>,
     /// The number of the system call that it was blocked in, if known.
     pub call: Option<u16>,
 }
 
 /// A thread that contributes to a figure.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Party {
+pub struct ThreadInfo {
     /// Its id in the trace.
     pub koid: Koid,
     pub comm: Arc<str>,
@@ -489,10 +489,10 @@ pub struct Party {
     pub host: Option<Arc<str>>,
 }
 
-impl Party {
+impl ThreadInfo {
     /// The thread as filters see it.
     pub fn who(&self) -> Who<'_> {
-        let Party { comm, pid, tid, cgroup, .. } = self;
+        let ThreadInfo { comm, pid, tid, cgroup, .. } = self;
         Who { comm, pid: *pid, tid: Some(*tid), cgroup: cgroup.as_deref() }
     }
 }
@@ -500,7 +500,7 @@ impl Party {
 /// A thread that had a CPU for which another thread waited.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Antagonist {
-    pub thread: Party,
+    pub thread: ThreadInfo,
     /// How long it had the CPU within the wait.
     pub ran: Duration,
 }
@@ -516,7 +516,7 @@ impl Report {
         &self.threads
     }
 
-    /// The figures of all threads together.
+    /// The combined figures of all threads.
     pub fn total(&self) -> &Stats {
         &self.total
     }
@@ -602,11 +602,11 @@ impl Report {
 
     /// The optional metrics that this recording has and that have samples.
     pub fn facts(&self) -> Vec<Metric> {
-        let is_told = |&metric: &Metric| {
+        let is_reported = |&metric: &Metric| {
             let of = self.total.metric(metric);
             self.knows(metric) && of.count() + of.censored() > 0
         };
-        Metric::FACTS.into_iter().filter(is_told).collect()
+        Metric::FACTS.into_iter().filter(is_reported).collect()
     }
 
     /// How often threads changed queues while they waited, if recorded.
@@ -644,7 +644,7 @@ impl Report {
         processes
     }
 
-    /// Adds each thread's longest wait to the list of longest waits, which keeps `most`.
+    /// Adds each thread's longest wait to the list of longest waits, which keeps at most `most`.
     pub(super) fn complete_worst(&mut self, most: usize) {
         self.most = most;
         self.worst

@@ -140,7 +140,7 @@ impl Scene {
         self
     }
 
-    /// Leaves usual weights out from now on, and says so.
+    /// Leaves usual weights out from now on, and writes the event that says so.
     pub fn leave_out_usual_weights(&mut self) -> &mut Scene {
         self.brief_weights = true;
         let usual = [Arg::new(name(ABSENT_WEIGHT_ARG), Value::Int32(1024))];
@@ -151,8 +151,8 @@ impl Scene {
     /// The argument, if it is written.
     fn weight_arg<'a>(&self, of: &'a str, koid: u64) -> Option<Arg<'a>> {
         let weight = weight(koid);
-        let is_told = !self.brief_weights || weight != Value::Int32(1024);
-        is_told.then(|| Arg::new(name(of), weight))
+        let is_reported = !self.brief_weights || weight != Value::Int32(1024);
+        is_reported.then(|| Arg::new(name(of), weight))
     }
 
     fn put(&mut self, record: &impl Record) {
@@ -258,7 +258,7 @@ impl Scene {
         });
     }
 
-    /// At a time, on a CPU, one thread is switched out and another in; 0 is idle.
+    /// At a time, on a CPU, one thread is switched out and another one in; 0 is idle.
     pub fn switch(&mut self, micros: u64, cpu: u16, out: u64, how: Leaves, inn: u64) -> &mut Scene {
         self.write_switch((micros, cpu), out, how, inn, (false, &[]));
         self
@@ -305,7 +305,7 @@ impl Scene {
         self
     }
 
-    /// An application records an activity of a thread, from one time to another.
+    /// An application records an activity of a thread during an interval.
     pub fn span(&mut self, (from, to): (u64, u64), koid: u64, span: &str) -> &mut Scene {
         self.know(koid);
         self.put(&ProviderInfo { id: APPLICATION, name: "app" });
@@ -375,7 +375,7 @@ impl Scene {
         self.stack_of(micros, koid, (0xffff_ffff_8100_0010, Koid(0)), function, Kind::OffCpu)
     }
 
-    /// A thread is blocked in functions of its program, the innermost first. Addresses since 2^62 are those of an interpreted program.
+    /// A thread is blocked in functions of its program, the innermost first. Addresses from 2^62 on are those of an interpreted program.
     pub fn frames(&mut self, micros: u64, koid: u64, frames: &[(u64, &str)]) -> &mut Scene {
         let process = Koid(koid / 100 * 100);
         for &(pointer, function) in frames {
@@ -420,7 +420,7 @@ impl Scene {
         self
     }
 
-    /// What a thread waits for, whose wait began then.
+    /// The object that a thread waits for, in the wait that began at that time.
     pub fn waits_for(
         &mut self,
         micros: u64,
@@ -544,14 +544,14 @@ impl Scene {
         self
     }
 
-    /// Why events were lost.
+    /// The reason why events were lost.
     pub fn blame(&mut self, micros: u64, cause: &str) -> &mut Scene {
         let args = [Arg::new(name("text"), Value::Str(Text::Inline(cause)))];
         self.own_event(micros, "loss_cause", &args);
         self
     }
 
-    /// Something that is not a record.
+    /// Bytes that are not a record.
     pub fn damage(&mut self) -> &mut Scene {
         self.bytes.extend([0; 16]);
         self

@@ -34,26 +34,26 @@ impl Selection {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct TimeRange {
     /// The begin; `None` for that of the trace.
-    pub from: Option<Moment>,
+    pub from: Option<TimeSpec>,
     /// The end; `None` for that of the trace.
-    pub to: Option<Moment>,
+    pub to: Option<TimeSpec>,
 }
 
 /// A time, as users specify it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Moment {
+pub enum TimeSpec {
     /// A time of the trace's clock, as reports print it.
     At(Nanos),
     /// This many nanoseconds after the first scheduling record.
     After(u64),
 }
 
-impl Moment {
+impl TimeSpec {
     /// The time in a trace that begins at `begin`.
     pub fn resolve(self, begin: Nanos) -> Nanos {
         match self {
-            Moment::At(time) => time,
-            Moment::After(nanos) => Nanos(begin.0.saturating_add(nanos)),
+            TimeSpec::At(time) => time,
+            TimeSpec::After(nanos) => Nanos(begin.0.saturating_add(nanos)),
         }
     }
 }
@@ -146,7 +146,7 @@ mod tests {
 
     #[test]
     fn a_moment_after_the_beginning_moves_with_it() {
-        assert_eq!(Moment::After(5).resolve(Nanos(100)), Nanos(105));
-        assert_eq!(Moment::At(Nanos(5)).resolve(Nanos(100)), Nanos(5));
+        assert_eq!(TimeSpec::After(5).resolve(Nanos(100)), Nanos(105));
+        assert_eq!(TimeSpec::At(Nanos(5)).resolve(Nanos(100)), Nanos(5));
     }
 }

@@ -21,8 +21,8 @@ use fxtrec_blame::chain::{Blocked, Frame, Wakers, What};
 use fxtrec_blame::parts::{self, EndedBy, Key};
 use fxtrec_blame::pass::{self, Follower, Interval, Lasting};
 use fxtrec_blame::spans::{self, Spans};
-use fxtrec_blame::threads::{Index, Roster};
-use fxtrec_blame::track::{Lock, Tenant, Tracker};
+use fxtrec_blame::threads::{Index, KnownThreads};
+use fxtrec_blame::track::{Lock, OnCpu, Tracker};
 use fxtrec_blame::{Cause, Causes, Class, log};
 use fxtrec_gates::SpanPart;
 use rustc_hash::{FxHashMap, FxHashSet};
@@ -35,7 +35,7 @@ use super::selection::{Selection, Who};
 use super::tally::Tally;
 use super::text::thread_name;
 
-/// Number of longest spans that each row keeps with their parts.
+/// Number of longest spans that each row stores with their parts.
 const WORST: usize = 3;
 
 /// Maximum number of wakers that are distinguished for the blocked time of the spans in a row.
@@ -140,7 +140,7 @@ impl SpanTime {
     }
 
     /// Its length without the time that others took: the host, quotas, and strangers that had the CPU. If any part of it is unknown,
-    /// nothing is subtracted, since the thread itself may have used that time.
+    /// nothing is subtracted, because the thread itself may have used that time.
     pub fn undisturbed(&self) -> u64 {
         let others = [SpanPart::Steal, SpanPart::Throttled, SpanPart::Strangers];
         let taken = match self.unknown {
@@ -177,7 +177,7 @@ impl SpanTime {
                 Key::Stolen => SpanPart::Steal,
                 Key::Interrupts => SpanPart::Irq,
                 Key::Waiting(tenant) => {
-                    if let Tenant::Thread(thread) = tenant
+                    if let OnCpu::Thread(thread) = tenant
                         && strangers
                         && tracker.is_stranger(thread)
                     {
@@ -252,11 +252,13 @@ fn longest_first<K: Ord, T: Ord + Copy>(mut sums: Vec<(K, T)>) -> Vec<(K, T)> {
     sums
 }
 
-/// The wakers that ended blocked time, by name, since threads have other ids in another recording.
+/// The wakers that ended blocked time, by name, because threads have other ids in another recording.
 fn waker_name(ended: Option<EndedBy>, tracker: &Tracker) -> Box<str> {
-    let roster = &tracker.roster;
+    let known_threads = &tracker.known_threads;
     match ended {
-        Some(EndedBy::Thread(thread)) => roster.comm(roster.koid(thread)).unwrap_or("?").into(),
+        Some(EndedBy::Thread(thread)) => {
+            known_threads.comm(known_threads.koid(thread)).unwrap_or("?").into()
+        }
         Some(EndedBy::Interrupt(origin)) => tracker.origins.text(origin).into(),
         Some(EndedBy::Unknown) => "nobody known".into(),
         None => "nobody yet".into(),
@@ -277,7 +279,7 @@ impl SpanFigures {
         &self.parts[part.index()]
     }
 
-    /// The figures of several spans together.
+    /// The combined figures of several spans.
     pub fn merge<'a>(all: impl Iterator<Item = &'a SpanFigures> + Clone) -> SpanFigures {
         let mut blocked_by = Vec::new();
         for (class, length) in all.clone().flat_map(|figures| figures.blocked_by.iter().copied()) {
@@ -326,7 +328,7 @@ impl SpanReport {
         }
     }
 
-    /// The rows of all threads together, by category and name; asynchronous spans have separate rows.
+    /// The combined rows of all threads, by category and name; asynchronous spans have separate rows.
     pub fn by_name(&self) -> Vec<(SpanName<'_>, SpanFigures)> {
         let mut names = BTreeMap::<SpanName<'_>, Vec<&SpanFigures>>::new();
         for row in &self.rows {
@@ -420,7 +422,8 @@ impl Growing {
     }
 }
 
-/// The span of a program that most exceeds the median of its name, among those that `fits` accepts: the one that `fxtrec why` explains.
+/// The span of a program that most exceeds the median of its name, among those that `fits` accepts; this is the span that `fxtrec why`
+/// explains.
 pub fn worst(
     spans: &Spans,
     report: &Report,
@@ -475,18 +478,19 @@ pub fn measure<'r>(
     let mut rows = Rows { spans: &spans, rows: FxHashMap::default(), most, too_many: false };
     // Without wakers, it is unknown which thread created which.
     let strangers = report.causes.has(Cause::Waker);
-    let mut told = vec![false; intervals.len()];
-    let mut tracker = Tracker::new(Roster::default());
-    let follower = Follower::new(intervals, Wakers::Told, log::MOST, |tracker, at, frame| {
-        told[at] = true;
+    let mut reported = vec![false; intervals.len()];
+    let mut tracker = Tracker::new(KnownThreads::default());
+    let follower = Follower::new(intervals, Wakers::OnlyNamed, log::MOST, |tracker, at, frame| {
+        reported[at] = true;
         let interval = intervals[at].interval();
         rows.add(&intervals[at], SpanTime::of(&interval, &frame, tracker, strangers));
     });
     let follower = pass::run(open()?, &mut tracker, follower)?;
     follower.finish(&tracker);
     // Spans of threads about which the trace has no other records.
-    let untold = intervals.iter().zip(&told).filter(|(_, told)| !**told).map(|(span, _)| span);
-    for span in untold.chain(of_tasks) {
+    let unreported =
+        intervals.iter().zip(&reported).filter(|(_, reported)| !**reported).map(|(span, _)| span);
+    for span in unreported.chain(of_tasks) {
         rows.add(span, SpanTime::unknown(&span.interval()));
     }
     found.too_many |= rows.too_many;
@@ -514,14 +518,15 @@ impl Rows<'_> {
     }
 
     fn finish(self, tracker: &Tracker, selection: &Selection) -> Vec<SpanRow> {
-        let roster = &tracker.roster;
+        let known_threads = &tracker.known_threads;
         let spans = self.spans;
         let mut rows: Vec<SpanRow> = Vec::new();
         for ((number, koid, is_async), growing) in self.rows {
-            let comm = roster.comm(koid).unwrap_or_default();
-            let process = roster.process(koid);
-            let (pid, tid) = (process.map(|process| roster.tid(process)), roster.tid(koid));
-            let cgroup = process.and_then(|process| roster.cgroup(process));
+            let comm = known_threads.comm(koid).unwrap_or_default();
+            let process = known_threads.process(koid);
+            let (pid, tid) =
+                (process.map(|process| known_threads.tid(process)), known_threads.tid(koid));
+            let cgroup = process.and_then(|process| known_threads.cgroup(process));
             if !selection.threads.admits(Who { comm, pid, tid: Some(tid), cgroup }) {
                 continue;
             }

@@ -3,8 +3,8 @@
 //! A trace may have hundreds of thousands of threads, most of them with a handful of samples: up to [`FEW`] samples are kept individually.
 //! Only a thread with more samples gets counts by bucket, which grow with the greatest value and are freed when the thread ends.
 //!
-//! The counts of all threads and CPUs together exceed the processor's cache, so it pays to access them rarely and in bulk. A sample is
-//! first stored as the index of its bucket, in a batch that is counted when it is full:
+//! The counts of all threads and CPUs exceed the processor's cache, so they are accessed rarely and in bulk. A sample is first stored as
+//! the index of its bucket, in a batch that is counted when it is full:
 //!
 //! ```text
 //!  first 64 samples    values: 1040 977 5211 ...
@@ -72,7 +72,7 @@ impl Tally {
     }
 
     /// Records a sample that is less or greater than all previous ones, or the first one. (A first sample of the maximum length, some
-    /// centuries, does not get here; the time of such a sample stays unknown.)
+    /// centuries, does not reach this code; the time of such a sample stays unknown.)
     #[cold]
     fn stretch(&mut self, nanos: u64, at: Nanos) {
         let is_first = self.least == u64::MAX && self.spread == 0;

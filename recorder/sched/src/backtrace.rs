@@ -31,13 +31,14 @@ pub mod problem {
     pub const USER_UNREADABLE: u32 = 1 << 2;
     /// The program's stack has more frames.
     pub const USER_TOO_DEEP: u32 = 1 << 3;
-    /// The program's stack was not kept: there was no room.
+    /// The program's stack was not stored because there was no space.
     pub const USER_NO_ROOM: u32 = 1 << 4;
     /// The program's stack ends early.
     pub const USER_CUT: u32 = 1 << 5;
     /// The caller of the innermost function may be missing: the stack was walked by frame pointers alone.
     pub const USER_UNPROVED: u32 = 1 << 6;
-    /// Python functions are missing, or could not be put in the places of the native functions that evaluate them, and come first.
+    /// Python functions are missing; or they could not be inserted in the positions of the native functions that evaluate them, and come
+    /// first.
     pub const PYTHON: u32 = 1 << 7;
 
     /// All of these bits.
@@ -88,7 +89,7 @@ impl Kind {
 }
 
 /// A number as a part of the flags. Each wait that has a waker's stack gets the next number; after 2^18 - 1, numbering starts again at 1. 0
-/// means none.
+/// means that there is none.
 pub const fn link_flags(number: u64) -> u32 {
     let number = (number % LINK_MASK as u64) as u32 + 1;
     number << LINK_SHIFT

@@ -20,9 +20,11 @@
 //!
 //! # The rules
 //!
-//! - A thread that is switched out of a CPU about which nothing was known has had it since then ([`Met::Vacant`]).
-//! - If a thread is switched out of a CPU that another thread was believed to have, its switch-in was not seen ([`Met::Displaced`]). How
-//!   long the other thread still had the CPU is unknown; its tenure ends now at the latest ([`Edge::Inferred`]), and it may be anywhere.
+//! - If a thread is switched out of a CPU that another thread was believed to have, the switch-in of the first thread was not seen
+//!   ([`Met::Displaced`]).
+//!   The time for which the other thread still had the CPU is unknown; its tenure ends now at the latest ([`Edge::Inferred`]), and it may
+//!   be in any state. How long the other thread still had the CPU is unknown; its tenure ends now at the latest ([`Edge::Inferred`]), and
+//!   it may be anywhere.
 //! - A wake-up of a thread that runs, or already waits for a CPU, changes nothing.
 //! - A thread whose cgroup has used up its quota does not wait for a CPU until it has [quota](State::Throttled) again. How long that took
 //!   is known when it is finally switched in: [`Machine::held_back`] then divides its wait.
@@ -38,11 +40,11 @@
 //!
 //! | consumer | key | feeds | takes |
 //! | --- | --- | --- | --- |
-//! | figures of a report, and the page | slot and koid | switches, wake-ups, gaps with doubt, offline, cuts | [`Change::length`] for samples; [`CpuInterval`] for busy and idle; [`Machine::cpu_state`] at the end; the page, every [`Change`] that the report passes on |
+//! | figures of a report, and the page | slot and koid | switches, wake-ups, gaps and the states that they make doubtful, offline, cuts | [`Change::length`] for samples; [`CpuInterval`] for busy and idle; [`Machine::cpu_state`] at the end; the page, every [`Change`] that the report passes on |
 //! | slices to draw (TEF) | koid | switches, wake-ups, gaps | every [`CpuInterval`] and [`Change`], with [`Edge`]s where it shows them; [`Machine::end`] |
-//! | what is open at a moment (cut, a snapshot) | koid | switches, wake-ups | [`CpuState::occupant`], and threads for which [`State::is_waiting`] holds |
-//! | a flight recorder's ledger | index | switches, [`found`](Machine::found), wake-ups, gaps with doubt | [`Change::length`], [`Switched::slice`], [`Machine::knows`] |
-//! | the encoder's chain | index and koid | a [`CpuState`] for each CPU, without threads: switches, gaps | [`CpuState::presumed`]: who had the CPU before a gap, of whom a switch is to be inferred if another leaves it |
+//! | what is open at one point in time (cut, a snapshot) | koid | switches, wake-ups | [`CpuState::occupant`], and threads for which [`State::is_waiting`] holds |
+//! | a flight recorder's ledger | index | switches, [`found`](Machine::found), wake-ups, gaps and the states that they make doubtful | [`Change::length`], [`Switched::slice`], [`Machine::knows`] |
+//! | the encoder's chain | index and koid | a [`CpuState`] for each CPU, without threads: switches, gaps | [`CpuState::presumed`]: the occupant before a gap, for which a switch is inferred if another thread leaves the CPU |
 //! | the beginning of a trace, from its end | koid | switches | the first [`Switched`] of each CPU, if its tenure begins at [`Edge::Start`] |
 //!
 //! ```
@@ -81,7 +83,7 @@ mod whose;
 
 pub use cpu_state::{CpuInterval, CpuState, Edge, Occupant};
 pub use machine::{Change, Enter, Found, Leave, Left, Lost, Machine, Met, Switch, Switched};
-pub use periods::{Held, Periods, Stretch, is_period, period_of};
+pub use periods::{Held, Periods, TimeInterval, is_period, period_of};
 pub use state::State;
 pub use switch_args::{RequestFacts, SwitchArgs, UsualArgs, WakeupFacts, cpu_of, signed, unsigned};
 pub use threads::{Thread, Threads};

@@ -56,8 +56,8 @@ pub struct Change<K> {
 }
 
 impl<K> Change<K> {
-    /// How long the thread was in the state that ends, in nanoseconds, if events reported both ends and nothing in between is in doubt. For
-    /// the time that it had a CPU, see [`Switched::slice`].
+    /// How long the thread was in the state that ends, in nanoseconds, if events reported both ends and nothing in between is uncertain.
+    /// For the time that it had a CPU, see [`Switched::slice`].
     #[inline]
     pub fn length(&self) -> Option<u64> {
         let whole = self.sound && self.before.begin == Edge::Recorded && self.end == Edge::Recorded;
@@ -125,7 +125,7 @@ fn slice<K>(met: Met, tenure: &CpuInterval<K>) -> Option<u64> {
     if met == Met::Expected { tenure.length() } else { None }
 }
 
-/// An event other than a switch shows what occupies a CPU.
+/// An event other than a switch shows the occupant of a CPU.
 #[derive(Clone, Copy, Debug)]
 pub struct Found<K> {
     pub met: Met,
@@ -175,7 +175,7 @@ impl<K: Copy + PartialEq> Machine<K> {
         self.seats.iter().copied()
     }
 
-    /// Whether nothing has become doubtful since the thread entered its state.
+    /// Whether nothing has become uncertain since the thread entered its state.
     #[inline]
     pub fn knows(&self, thread: &Thread) -> bool {
         thread.epoch == self.epoch
@@ -246,7 +246,7 @@ impl<K: Copy + PartialEq> Machine<K> {
         incoming.thread().map(|key| at.change(threads, key, State::Running))
     }
 
-    /// An event other than a switch shows what occupies a CPU.
+    /// An event other than a switch shows the occupant of a CPU.
     pub fn found<T: Threads<Key = K>>(
         &mut self,
         threads: &mut T,
@@ -337,12 +337,12 @@ impl<K: Copy + PartialEq> Machine<K> {
         let epoch = self.epoch;
         let thread = threads.thread(key);
         let Some([waited, held]) = thread.held_back((from, until)) else { return [None; 2] };
-        let stretch = |before: Thread, time: Nanos, after: State| {
+        let interval = |before: Thread, time: Nanos, after: State| {
             let sound = before.epoch == epoch;
             let change = Change { thread: key, before, sound, time, end: Edge::Recorded, after };
             (time > before.since).then_some(change)
         };
-        [stretch(waited, from, held.state), stretch(held, until, thread.state)]
+        [interval(waited, from, held.state), interval(held, until, thread.state)]
     }
 
     /// Events of a CPU are missing between two times: its use is known up to `from`, and unknown afterwards. The threads of other CPUs keep
@@ -379,12 +379,12 @@ impl<K: Copy + PartialEq> Machine<K> {
         self.seat_mut(cpu).forget(time);
     }
 
-    /// Events are missing: any state may have ended unseen, except that of a thread that has a CPU.
+    /// Events are missing: any state may have ended unseen, except the state of a thread that has a CPU.
     pub fn invalidate(&mut self) {
         self.epoch = self.epoch.wrapping_add(1);
     }
 
-    /// An idle CPU goes offline. `None` if it is not idle: then it is online again already, or had no events.
+    /// An idle CPU goes offline. `None` if it is not idle: then it is already online again, or had no events.
     pub fn offline(&mut self, cpu: Cpu, time: Nanos) -> Option<CpuInterval<K>> {
         let seat = self.seat_mut(cpu);
         if seat.occupant != Some(Occupant::Idle) {
@@ -403,7 +403,7 @@ impl<K: Copy + PartialEq> Machine<K> {
         }
     }
 
-    /// A window begins: occupants and states stay known, but no longer when they began.
+    /// A window begins: occupants and states stay known, but the times at which they began do not.
     pub fn cut(&mut self, time: Nanos) {
         self.origin = time;
         self.invalidate();
@@ -415,7 +415,7 @@ impl<K: Copy + PartialEq> Machine<K> {
         }
     }
 
-    /// The recording ends: the use of the CPUs until then. The caller keeps the states of threads.
+    /// The recording ends: the use of the CPUs until then. The caller stores the states of threads.
     pub fn end(&self, time: Nanos) -> impl Iterator<Item = CpuInterval<K>> + '_ {
         let numbered = (0..=u16::MAX).map(Cpu).zip(&self.seats);
         numbered.filter_map(move |(cpu, seat)| seat.tenure(cpu, time, Edge::End))
@@ -456,7 +456,7 @@ impl At {
         Change { thread: key, before, sound: before.epoch == epoch, time, end: edge, after }
     }
 
-    /// A thread is no longer on the CPU, since an unknown time.
+    /// A thread is no longer on the CPU; the time at which it left is unknown.
     #[cold]
     fn vanish<T: Threads>(self, threads: &mut T, key: T::Key) -> Option<Change<T::Key>> {
         if !threads.is_kept(key) {

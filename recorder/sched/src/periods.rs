@@ -1,8 +1,8 @@
 //! The periods in which cgroups were throttled on each CPU, and from them the part of a wait that a quota took.
 //!
 //! When a wait ends, the trace contains how long a quota held the thread back. Two facts determine when that was within the wait. A thread
-//! that leaves its CPU because the quota is used up, or is woken into a throttled cgroup, is held back from that moment on. In addition,
-//! the trace has for each CPU the periods in which a cgroup was throttled there.
+//! that leaves its CPU because the quota is used up, or is woken into a throttled cgroup, is held back from then on. In addition, the trace
+//! has for each CPU the periods in which a cgroup was throttled there.
 //!
 //! ```text
 //! period of /a on CPU 0            |=========|
@@ -24,13 +24,13 @@ const REMEMBERED: usize = 64;
 /// Pairs of a cgroup and a CPU that are followed. There is a limit because a file may name any number of cgroups.
 const MOST_PLACES: usize = 1 << 16;
 
-pub type Stretch = (Nanos, Nanos);
+pub type TimeInterval = (Nanos, Nanos);
 
 /// The known facts about the quota for a wait that has ended.
 #[derive(Clone, Copy, Debug)]
 pub struct Held<'a> {
     /// The wait, from its beginning to its end.
-    pub wait: Stretch,
+    pub wait: TimeInterval,
     /// The CPU that the thread waited for.
     pub cpu: Cpu,
     /// How long the thread was held back during the wait, in nanoseconds.
@@ -54,8 +54,8 @@ impl<'a> Held<'a> {
 
 #[derive(Debug, Default)]
 struct Place {
-    /// The periods that are over, the oldest first.
-    over: VecDeque<Stretch>,
+    /// The periods that have ended, the oldest first.
+    over: VecDeque<TimeInterval>,
     open: Option<Nanos>,
 }
 
@@ -69,7 +69,7 @@ pub struct Periods {
 }
 
 impl Periods {
-    /// Whether there are none so far.
+    /// Whether there were none so far.
     pub fn is_empty(&self) -> bool {
         self.places.is_empty()
     }
@@ -112,8 +112,8 @@ impl Periods {
         self.open.insert(id, place);
     }
 
-    /// A period is over; `end` is the time of its end, if known. Returns the period, unless its beginning or its end is missing.
-    fn end(&mut self, id: (u64, u64), end: Option<Nanos>) -> Option<Stretch> {
+    /// A period has ended; `end` is the time of its end, if known. Returns the period, unless its beginning or its end is missing.
+    fn end(&mut self, id: (u64, u64), end: Option<Nanos>) -> Option<TimeInterval> {
         let place = &mut self.places[self.open.remove(&id)? as usize];
         let begin = place.open.take()?;
         let time = end.filter(|end| *end >= begin)?;
@@ -126,7 +126,7 @@ impl Periods {
 
     /// The parts of its wait in which a thread was held back, in order; their sum is the length given in the wait. `None` if that is
     /// unknown.
-    pub fn place(&self, held: Held<'_>) -> Option<Vec<Stretch>> {
+    pub fn place(&self, held: Held<'_>) -> Option<Vec<TimeInterval>> {
         let (begin, end) = held.wait;
         let nanos = held.nanos.min(end.0.saturating_sub(begin.0));
         let known = held.by.and_then(|by| self.cgroups.get(by)?.get(&held.cpu.0));
@@ -137,13 +137,13 @@ impl Periods {
                 let (from, until) = (from.max(begin), until.min(end));
                 (from < until).then_some((from, until))
             });
-            let mut stretches: Vec<Stretch> = within.collect();
-            // The thread left its CPU at the moment when the period began; the two events may be in either order.
-            if let (true, Some(first)) = (held.at_begin, stretches.first_mut()) {
+            let mut intervals: Vec<TimeInterval> = within.collect();
+            // The thread left its CPU exactly when the period began; the two events may be in either order.
+            if let (true, Some(first)) = (held.at_begin, intervals.first_mut()) {
                 first.0 = begin;
             }
-            if exactly(&mut stretches, nanos, end) {
-                return Some(stretches);
+            if exactly(&mut intervals, nanos, end) {
+                return Some(intervals);
             }
         }
         held.at_begin.then(|| vec![(begin, Nanos(begin.0 + nanos))])
@@ -171,10 +171,10 @@ fn period_end(time: Nanos, args: Args<'_>) -> Option<Nanos> {
     }
 }
 
-/// Corrects stretches whose sum is nearly the duration of the wait: the last one is changed so that the sum is exact.
-fn exactly(stretches: &mut [Stretch], nanos: u64, end: Nanos) -> bool {
-    let sum: u64 = stretches.iter().map(|(from, until)| until.0 - from.0).sum();
-    let Some(last) = stretches.last_mut() else { return false };
+/// Corrects intervals whose sum is nearly the duration of the wait: the last one is changed so that the sum is exact.
+fn exactly(intervals: &mut [TimeInterval], nanos: u64, end: Nanos) -> bool {
+    let sum: u64 = intervals.iter().map(|(from, until)| until.0 - from.0).sum();
+    let Some(last) = intervals.last_mut() else { return false };
     if sum.abs_diff(nanos) > TOLERANCE.max(nanos / 64) {
         return false;
     }
@@ -205,8 +205,8 @@ mod tests {
     }
 
     fn place(periods: &Periods, held: Held<'_>) -> Option<Vec<(u64, u64)>> {
-        let stretches = periods.place(held)?;
-        Some(stretches.into_iter().map(|(from, until)| (from.0, until.0)).collect())
+        let intervals = periods.place(held)?;
+        Some(intervals.into_iter().map(|(from, until)| (from.0, until.0)).collect())
     }
 
     const MS: u64 = 1_000_000;

@@ -3,8 +3,8 @@
 use fxt_reader::record::{Args, Value};
 use fxt_reader::{Cpu, Koid};
 
-/// The content of a switch in addition to the two threads and the common state of the outgoing one. For a fact that the recording does not
-/// have, it is also 0 or absent.
+/// The content of a switch in addition to the two threads and the usual state of the outgoing thread. For a fact that the recording does
+/// not have, it is also 0 or absent.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct SwitchArgs<'a> {
     /// The kernel's letters for the state of the outgoing thread.

@@ -415,8 +415,8 @@ impl Sums {
 }
 
 proptest! {
-    /// Whatever happens, the output is consistent: each change of a thread continues the previous one, the intervals of CPUs do not
-    /// overlap, and each occupant of a CPU is in the records.
+    /// In every case, the output is consistent: each change of a thread continues the previous one, the intervals of CPUs do not overlap,
+    /// and each occupant of a CPU is in the records.
     #[test]
     fn changes_follow_each_other_and_tenures_do_not_overlap(
         story in prop::collection::vec((1..9_u64, happens()), 0..60),

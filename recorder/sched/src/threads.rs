@@ -1,4 +1,4 @@
-//! The caller keeps the states of threads; this is how the machine accesses them.
+//! The caller stores the states of threads; the machine accesses them through this trait.
 
 use std::collections::{BTreeMap, HashMap};
 use std::hash::{BuildHasher, Hash};
@@ -6,7 +6,7 @@ use std::hash::{BuildHasher, Hash};
 use fxt_reader::{Cpu, Nanos};
 
 use crate::cpu_state::Edge;
-use crate::periods::Stretch;
+use crate::periods::TimeInterval;
 use crate::state::State;
 
 /// The known facts about a thread.
@@ -14,7 +14,7 @@ use crate::state::State;
 pub struct Thread {
     /// Start of its state; 0 before its first event.
     pub since: Nanos,
-    /// The machine's count of doubts when the state began.
+    /// How often states of the machine had become doubtful when this state began.
     pub(crate) epoch: u32,
     /// The CPU that it has, waits for, or had last.
     pub cpu: Cpu,
@@ -26,7 +26,7 @@ pub struct Thread {
 impl Thread {
     /// Records that a quota held the thread back for a part of its wait, and that it has waited for a CPU since. Returns its state before
     /// that part, and during it; `None` if it does not wait, or has not waited that long.
-    pub fn held_back(&mut self, (from, until): Stretch) -> Option<[Thread; 2]> {
+    pub fn held_back(&mut self, (from, until): TimeInterval) -> Option<[Thread; 2]> {
         let waited = *self;
         if !waited.state.is_waiting() || from < waited.since || until < from {
             return None;
@@ -49,8 +49,8 @@ pub trait Threads {
     /// The thread; it is created if it is new.
     fn thread(&mut self, key: Self::Key) -> &mut Thread;
 
-    /// Whether the key belongs to a thread that has not been dropped. A CPU may still name a thread that no longer exists, and the place of
-    /// that thread may have been reused.
+    /// Whether the key belongs to a thread that has not been dropped. A CPU may still refer to a thread that no longer exists, whose slot
+    /// may have been reused.
     #[inline]
     fn is_kept(&self, _: Self::Key) -> bool {
         true

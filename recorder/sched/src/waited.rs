@@ -1,5 +1,5 @@
-//! The event that says which file or socket a thread waited for, for the code that writes it and the code that reads it. It has the time
-//! at which the wait began, like the stack of the wait, and is on the thread that waited.
+//! The event that names the file or socket for which a thread waited, for the code that writes it and the code that reads it. It has the
+//! time at which the wait began, like the stack of the wait, and is on the thread that waited.
 
 use std::fmt;
 
@@ -44,7 +44,7 @@ pub struct WaitedFor {
 }
 
 impl WaitedFor {
-    /// What an event says; `None` if it is another event.
+    /// The content of an event; `None` if it is another event.
     pub fn of(event: &Event<'_>) -> Option<WaitedFor> {
         ((event.category, event.name) == (CATEGORY, EVENT)).then(|| WaitedFor::of_args(&event.args))
     }

@@ -1,4 +1,4 @@
-//! Files of settings in TOML, written by root or the user: reads them, and reports each mistake with its place.
+//! Settings files in TOML, written by root or the user: reads them, and reports each mistake with its position.
 //!
 //! The policy of the daemon and the configuration of the program are two of them.
 
@@ -20,7 +20,7 @@ const WRITABLE_BY_OTHERS: u32 = 0o022;
 
 const PERMISSIONS: u32 = 0o7777;
 
-/// Why there are no settings. `what` is the name of the file in messages.
+/// The reason why there are no settings. `what` is the name of the file in messages.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum SettingsError {
@@ -48,7 +48,7 @@ pub enum SettingsError {
     TooLong {
         what: &'static str,
         path: PathBuf,
-        /// The most that is read, in bytes.
+        /// The maximum number of bytes to read.
         most: u64,
     },
     #[error("{}:{line}:{column}: {problem}", .path.display())]
@@ -58,7 +58,7 @@ pub enum SettingsError {
         line: usize,
         /// The character in the line, from 1.
         column: usize,
-        /// What is wrong, and what was expected.
+        /// The mistake, and what was expected.
         problem: String,
     },
 }
@@ -70,7 +70,7 @@ impl SettingsError {
     }
 }
 
-/// The error at one place of a text.
+/// The error at one position of a text.
 #[derive(Debug)]
 pub struct Problem {
     /// Bytes before it.
@@ -96,7 +96,7 @@ impl Problem {
 /// The text of a file, if it belongs to one of `owners` and no one else can have written it.
 ///
 /// # Errors
-/// When it cannot be read, is not a regular file or is too long, or others could have written it.
+/// Returns an error if the file cannot be read, is not a regular file or is too long, or other users could have written it.
 pub fn read(what: &'static str, path: &Path, owners: &[u32]) -> Result<String, SettingsError> {
     let failed = |source| SettingsError::Read { what, path: path.to_owned(), source };
     // The file that is read is the file that was checked: both use the same descriptor.
@@ -123,7 +123,7 @@ pub fn read(what: &'static str, path: &Path, owners: &[u32]) -> Result<String, S
 /// The table that represents the whole file.
 ///
 /// # Errors
-/// When it is no TOML.
+/// Returns an error when it is no TOML.
 pub fn parse(text: &str) -> Result<Spanned<DeTable<'_>>, Problem> {
     DeTable::parse(text).map_err(|error| Problem {
         offset: error.span().map_or(0, |span| span.start),
@@ -131,10 +131,10 @@ pub fn parse(text: &str) -> Result<Spanned<DeTable<'_>>, Problem> {
     })
 }
 
-/// Refuses keys that are not `known`, and names the one that was meant.
+/// Refuses keys that are not `known`, and suggests the one that was probably meant.
 ///
 /// # Errors
-/// The first unknown key.
+/// Returns the first unknown key.
 pub fn check_keys(table: &DeTable<'_>, known: &[&str]) -> Result<(), Problem> {
     let unknown = table.keys().find(|key| !known.contains(&&**key.get_ref()));
     let Some(key) = unknown else { return Ok(()) };
@@ -152,7 +152,7 @@ pub fn meant<'a>(text: &str, known: impl Iterator<Item = &'a str>) -> String {
 /// The text of a value that must be a string.
 ///
 /// # Errors
-/// When it is not a string.
+/// Returns an error when it is not a string.
 pub fn string<'a>(value: &'a Spanned<DeValue<'_>>, what: &str) -> Result<&'a str, Problem> {
     value.get_ref().as_str().ok_or_else(|| expected(value, what))
 }
@@ -174,7 +174,7 @@ fn found(value: &DeValue<'_>) -> &'static str {
     }
 }
 
-/// A problem at this place.
+/// A problem at this position.
 pub fn at<T>(place: &Spanned<T>, text: impl Into<String>) -> Problem {
     Problem { offset: place.span().start, text: text.into() }
 }

@@ -1,8 +1,7 @@
 //! Compressors that know at each flush how to end the stream there.
 //!
-//! When the disk is full, the file is cut back to the last flush and ended with
-//! a few bytes that fit into what was freed. It is then a valid file, only a
-//! shorter one: tools that reject a truncated stream still open it.
+//! When the disk is full, the file is truncated to the last flush and ended with a few bytes, which fit into the freed space. The result is
+//! a valid but shorter file: tools that reject a truncated stream still open it.
 
 use std::fmt;
 use std::io::{self, Write};
@@ -27,10 +26,10 @@ const ZSTD_WINDOW_LOG: u32 = 17;
 
 /// A compressor that writes to memory.
 pub(super) trait Codec: Send + fmt::Debug {
-    /// Compresses more. Part of it may stay inside until the next flush.
+    /// Compresses more. Part of the data may stay in the compressor until the next flush.
     fn write(&mut self, bytes: &[u8]) -> io::Result<()>;
 
-    /// Outputs everything that is still inside, so that all of it can be decompressed.
+    /// Outputs all data that is still in the compressor, so that all of it can be decompressed.
     fn flush(&mut self) -> io::Result<()>;
 
     fn finish(&mut self) -> io::Result<()>;
@@ -101,11 +100,10 @@ impl Codec for Gzip {
     }
 }
 
-/// One zstd frame (RFC 8878) without a checksum. If one thread is not enough, it is followed by a second frame, which other threads
-/// compress.
+/// One zstd frame (RFC 8878) without a checksum. If one thread is not enough, a second frame follows, which other threads compress.
 pub(super) struct Zstd {
     encoder: ZstdEncoder<'static, Vec<u8>>,
-    /// How many threads compress the second frame; 0 for none.
+    /// The number of threads that compress the second frame; 0 for none.
     helpers: u32,
     /// Whether the second frame is next.
     is_busy: bool,
@@ -123,7 +121,7 @@ const CPUS_PER_HELPER: usize = 8;
 /// The maximum number of threads: with more, the disk is the limit.
 const MOST_HELPERS: u32 = 8;
 
-/// How many threads compress when one is not enough, if this process may use this many CPUs.
+/// The number of threads that compress when one is not enough, if this process may use this number of CPUs.
 fn helpers_for(cpus: usize) -> u32 {
     match u32::try_from(cpus / CPUS_PER_HELPER).unwrap_or(MOST_HELPERS) {
         0 | 1 => 0,

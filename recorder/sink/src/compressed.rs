@@ -131,7 +131,7 @@ impl<M: Medium, C: Codec> Sink for Compressed<M, C> {
         if let Some(error) = &self.failed {
             return Err(error.clone());
         }
-        // The output of the last flush is saved even if there is no room for the end.
+        // The output of the last flush is saved even if there is no space for the end.
         self.flush_point()?;
         self.step(C::finish)?;
         if self.medium.unread() > 0 {

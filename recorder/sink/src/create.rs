@@ -25,12 +25,12 @@ pub struct Opened {
     pub sink: Box<dyn Sink>,
     /// The new path of an earlier file of this name, if there was one.
     pub kept_old: Option<PathBuf>,
-    /// Why the file could not be given to `owner`, if so; it can be written all the same.
+    /// The reason why the file could not be given to `owner`, if so; it can be written all the same.
     pub owner_error: Option<io::Error>,
     /// Removes the new file again.
     pub undo: Option<Undo>,
-    /// The file, when the sink is finished: locked against other recorders, and identified regardless of its name. `None` for
-    /// pipes and devices.
+    /// The file after the sink has finished: locked against other recorders, and identified regardless of its name. `None` for pipes and
+    /// devices.
     pub hold: Option<Arc<Hold>>,
     /// Whether it is a device, which stores nothing.
     pub is_device: bool,
@@ -42,7 +42,7 @@ pub struct Opened {
 /// the user named them. A new file belongs to `owner`.
 ///
 /// # Errors
-/// When the output cannot be created or opened, or the earlier file cannot be renamed, or another process records to it.
+/// Returns an error when the output cannot be created or opened, or the earlier file cannot be renamed, or another process records to it.
 pub fn open(output: &Output, owner: Option<Owner>) -> Result<Opened, SinkError> {
     open_series(output, owner, Given::AtOnce, None, None)
 }
@@ -50,7 +50,7 @@ pub fn open(output: &Output, owner: Option<Owner>) -> Result<Opened, SinkError> 
 /// Finds the places of files that are opened later, by [`open_at`].
 ///
 /// # Errors
-/// When the directory does not exist or cannot be trusted.
+/// Returns an error when the directory does not exist or cannot be trusted.
 pub fn place(path: &Path, owner: Option<Owner>) -> Result<OutputLocation, SinkError> {
     OutputLocation::find(path, owner).map_err(|error| refused(&path.display().to_string(), error))
 }
@@ -102,8 +102,8 @@ pub fn open_series(
     Ok(opened)
 }
 
-/// Creates a file at a place that was found before, as [`open`] does for a name that the user did not give. `room` is called if the disk is
-/// full, both when the file is created and while it is written.
+/// Creates a file in a directory that was opened before, as [`open`] does for a name that the user did not give. `room` is called if the
+/// disk is full, both when the file is created and while it is written.
 ///
 /// # Errors
 /// As for [`open`].
@@ -186,7 +186,7 @@ fn errno_of(error: &OutFileError) -> Option<i32> {
     }
 }
 
-/// Why the output `name` is not written.
+/// The reason why the output `name` is not written.
 fn refused(name: &str, error: OutFileError) -> SinkError {
     let name = name.to_owned();
     match error {

@@ -1,4 +1,4 @@
-//! Why a trace could not be written.
+//! The reason why a trace could not be written.
 
 use std::fmt;
 use std::io;
@@ -25,7 +25,7 @@ impl fmt::Display for OsError {
 
 impl std::error::Error for OsError {}
 
-/// Why a trace could not be written. `name` is the output as the user gave it.
+/// The reason why a trace could not be written. `name` is the output as the user gave it.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum SinkError {
@@ -36,7 +36,7 @@ pub enum SinkError {
         /// The error of the system call.
         source: OsError,
     },
-    /// The output is one that fxtrec does not write to.
+    /// The output is of a kind that fxtrec does not write to.
     #[error("cannot write {name}: {source}")]
     Refused { name: String, source: OutFileError },
     /// The earlier file of that name could not be kept.

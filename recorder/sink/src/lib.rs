@@ -4,13 +4,10 @@
 //! whole FXT records. The sink guarantees that accepted data stays readable,
 //! whatever happens next:
 //!
-//! - fxtrec is killed: a plain file ends in whole records (at worst in one that
-//!   was cut off, which readers tolerate), a compressed one can be unpacked up
-//!   to the last [`Sink::flush_point`].
-//! - The disk is full: the file is cut back to its last whole record, or the last
-//!   flush point, and the error says how much was saved. A failed sink rejects
-//!   everything after that without another system call, so that the recorder need
-//!   not stop.
+//! - fxtrec is killed: a plain file ends in whole records (at worst in a truncated record, which readers tolerate), a compressed file can
+//!   be decompressed up to the last [`Sink::flush_point`].
+//! - The disk is full: the file is truncated to its last whole record, or the last flush point, and the error says how much was saved. A
+//!   failed sink rejects everything after that without another system call, so that the recorder need not stop.
 //! - The reader of a pipe closes it: unread data is lost, including what
 //!   was in the pipe. It is not an error if it has read everything.
 //!
@@ -48,17 +45,17 @@ use fxt_format::walk::count_records;
 
 use fxtrec_units::text;
 
-/// Takes a trace in pieces.
+/// Accepts a trace in pieces.
 pub trait Sink: Send + Debug {
-    /// Takes a piece of the trace: whole records, each a multiple of 8 bytes.
+    /// Accepts a piece of the trace: whole records, each a multiple of 8 bytes.
     ///
     /// # Errors
-    /// When it cannot be written, completely or partly; [`Sink::totals`] then contains the saved part. From then on
+    /// Returns an error when it cannot be written, completely or partly; [`Sink::totals`] then contains the saved part. From then on
     /// [`SinkError::AlreadyFailed`].
     fn write(&mut self, records: &[u8]) -> Result<(), SinkError>;
 
-    /// Makes everything that was accepted so far readable for other processes, even if nothing follows. A no-op for sinks that hold nothing
-    /// back. Compressors end a block here, so it should be called at most a few times a second.
+    /// Makes all data that was accepted so far readable for other processes, even if no more follows. A no-op for sinks that do not hold
+    /// data back. Compressors end a block here, so it should be called at most a few times a second.
     ///
     /// # Errors
     /// As for [`Sink::write`].
@@ -81,7 +78,7 @@ pub trait Sink: Send + Debug {
     /// Ends the trace. After that, only the counts may be queried.
     ///
     /// # Errors
-    /// When the end cannot be written; or the first error again, if there was one before.
+    /// Returns an error if the end cannot be written; or the first error again, if there was one before.
     fn finish(&mut self) -> Result<Totals, SinkError>;
 }
 
@@ -122,8 +119,8 @@ pub struct Totals {
 pub struct Output {
     pub target: Target,
     pub compression: Compression,
-    /// Whether the user named it. Only in that case may it be a FIFO or a device, since another user who wants to read the trace may have
-    /// put one at a predictable name.
+    /// Whether the user named it. Only in that case may it be a FIFO or a device, because another user who wants to read the trace may have
+    /// created one with a predictable name.
     pub named: bool,
 }
 

@@ -15,7 +15,7 @@ pub(super) trait Medium: Send + Debug {
     /// Writes some of the bytes, at least one, and returns how many.
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize>;
 
-    /// Truncates to `length`. `false` if that is impossible.
+    /// Truncates to `length`. `false` if this is impossible.
     fn cut_back(&mut self, length: u64) -> io::Result<bool>;
 
     /// How many of the last bytes written might not have been read yet.

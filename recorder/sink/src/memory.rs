@@ -4,7 +4,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use super::{Sink, SinkError, Totals, Unsaved};
 
-/// Keeps the trace in memory. Clones share it, so that it can be read after the sink is dropped.
+/// Stores the trace in memory. Clones share it, so that it can be read after the sink is dropped.
 #[derive(Clone, Debug, Default)]
 pub struct Memory(Arc<Mutex<Vec<u8>>>);
 

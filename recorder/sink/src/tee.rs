@@ -22,7 +22,7 @@ pub struct Tee {
 #[derive(Debug)]
 enum Piece {
     Records(Vec<u8>),
-    /// The last piece: everything was passed on.
+    /// The last piece: all data was passed on.
     End,
 }
 
@@ -34,7 +34,7 @@ pub struct Copy {
     ended: bool,
 }
 
-/// A sink that writes to `sink`, and a reader of what it writes.
+/// A sink that writes to `sink`, and a reader of the data that it writes.
 pub fn tee(sink: Box<dyn Sink>) -> (Tee, Copy) {
     let (copy, pieces) = bounded(PIECES);
     (Tee { sink, copy: Some(copy) }, Copy { pieces, current: io::Cursor::default(), ended: false })

@@ -174,7 +174,7 @@ pub struct CtlSnapshotArgs {
     /// Output file, `-` for a pipe [default: snapshot.fxt]
     #[arg(short, long, value_name = "FILE")]
     pub output: Option<PathBuf>,
-    /// Ask this running `fxtrec --mode circular` instead of the daemon; it writes next to its own output
+    /// Request the snapshot from this running `fxtrec --mode circular` instead of the daemon; it writes next to its own output
     #[arg(
         short,
         long,
@@ -192,7 +192,7 @@ pub struct ProviderOverride {
     pub name: String,
     /// Their buffer size, if it differs from the session's.
     pub buffer: Option<ByteSize>,
-    /// Their categories in place of the session's; empty means the session's.
+    /// Their categories, instead of those of the session; empty means those of the session.
     pub categories: Vec<String>,
 }
 
@@ -219,7 +219,7 @@ impl FromStr for ProviderOverride {
     }
 }
 
-/// Checks a category and keeps its text, which is sent to the daemon.
+/// Checks a category and returns its text, which is sent to the daemon.
 fn category(text: &str) -> Result<String, String> {
     match text.parse::<Category>() {
         Ok(_) => Ok(text.to_owned()),

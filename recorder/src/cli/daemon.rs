@@ -86,7 +86,8 @@ pub struct DaemonArgs {
     #[arg(long, value_name = "SIZE", default_value = "64M", requires = "alerts")]
     pub alert_buffer: ByteSize,
 
-    /// Count the incidents of the machine by cause, as `fxtrec watch` prints them: what took at least this much longer than usual
+    /// Count the incidents of the machine by cause, as `fxtrec watch` finds them: units of work that took at least this much longer than
+    /// usual
     #[arg(long, value_name = "TIME", requires = "metrics")]
     pub incidents: Option<TimeSpan>,
 

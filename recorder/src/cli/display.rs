@@ -11,7 +11,7 @@ pub struct DisplayArgs {
     /// When to use colour: auto (on a terminal, as NO_COLOR, CLICOLOR and CLICOLOR_FORCE permit), always, never
     #[arg(long, value_name = "WHEN", hide_possible_values = true, global = true, help_heading = DISPLAY)]
     pub color: Option<ColorWhen>,
-    /// Do not show long output page by page (FXTREC_PAGER, else PAGER, else less)
+    /// Do not show long output in a pager (FXTREC_PAGER, else PAGER, else less)
     #[arg(long, global = true, help_heading = DISPLAY)]
     pub no_pager: bool,
     /// Do not read the configuration file (docs/reference/output.md)

@@ -62,7 +62,7 @@ pub struct DumpArgs {
 pub struct Kinds(Vec<Kind>);
 
 impl Kinds {
-    /// Whether `kind` is one of them.
+    /// Whether `kind` belongs to it.
     pub fn contains(&self, kind: Kind) -> bool {
         self.0.contains(&kind)
     }

@@ -26,13 +26,13 @@ Examples:
 pub struct FlameArgs {
     /// FXT trace, plain, gzip or zstd; - for standard input
     pub file: PathBuf,
-    /// How long threads were blocked, by their stacks (the default)
+    /// Sum blocked time by the stacks of the blocked threads (the default)
     #[arg(long, group = "kind")]
     pub offcpu: bool,
-    /// How long threads were blocked, by the stacks of their wakers
+    /// Sum blocked time by the stacks of the wakers
     #[arg(long, group = "kind")]
     pub wake: bool,
-    /// How long threads ran, by their stacks
+    /// Sum CPU time by the stacks of running threads
     #[arg(long, group = "kind")]
     pub cpu: bool,
     /// Output: a file that ends in .folded, .svg, .pb.gz or .json [default: folded text to standard output]

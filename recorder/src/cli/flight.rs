@@ -76,7 +76,7 @@ pub struct HookCommand {
     arguments: Vec<String>,
 }
 
-/// Why a text is not a command.
+/// The reason why a text is not a command.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum HookCommandError {
@@ -107,7 +107,7 @@ impl FromStr for HookCommand {
 
     fn from_str(text: &str) -> Result<HookCommand, HookCommandError> {
         let mut words: Vec<String> = Vec::new();
-        // The word being read, and the quote that is open in it.
+        // The word being read, and the quotation mark that is still open in it.
         let (mut word, mut quote) = (None::<String>, None);
         let mut letters = text.chars();
         while let Some(letter) = letters.next() {
@@ -147,7 +147,7 @@ pub enum Rotate {
     Time(TimeSpan),
 }
 
-/// Why a text is neither a size nor a time.
+/// The reason why a text is neither a size nor a time.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum RotateError {

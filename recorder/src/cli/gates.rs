@@ -8,13 +8,13 @@ use fxtrec_gates::Gate;
 
 use crate::report::gates::evaluate;
 
-/// The exit status when a gate or a comparison failed and nothing else did.
+/// The exit status if a gate or a comparison failed, and there was no other failure.
 pub const EXIT_GATE_FAILED: u8 = 3;
 
-/// The exit status when spans took too long only because of other processes, and `--on-disturbed exit-4` was given.
+/// The exit status if spans took too long only because of other processes, and `--on-disturbed exit-4` was given.
 pub const EXIT_DISTURBED: u8 = 4;
 
-/// The verdict for a gate that failed only because others took time from its spans, as given on the command line.
+/// The verdict for a gate that failed only because its spans include time that others took, as given on the command line.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct OnDisturbed(pub evaluate::OnDisturbed);
 

@@ -11,7 +11,7 @@ use crate::units::quantity::{TimeSpan, ValueError};
 /// The arguments of `fxtrec merge`.
 #[derive(Args, Clone, Debug)]
 #[command(after_help = "\
-Clocks are aligned by the wall clock: each recording of fxtrec contains its offset, and its error if the kernel knew it. If the wall clocks of two machines differ too much for your purpose, give --offset, or --sync if messages went both ways between them: FXT flows with the same id, or events with two names and the same arguments. fxtrec prints how wrong the offset can be. Threads and CPUs of the files are kept apart, unless you give --same-machine.
+fxtrec aligns the files by the wall clock: each recording of fxtrec contains the offset of its clock, and the error if the kernel knew it. If the wall clocks of two machines differ too much for your purpose, give --offset, or --sync if messages went both ways between them: FXT flows with the same id, or events with two names and the same arguments. fxtrec prints how wrong the offset can be. Threads and CPUs of different files stay separate, unless you give --same-machine.
 
 Examples:
   fxtrec merge client.fxt server.fxt -o both.fxt

@@ -1,9 +1,7 @@
-//! The command line: clap's types and their help. Nothing in here executes a command.
+//! The command line: clap's types and their help. This module executes no command.
 //!
-//! These types check only what can be checked in the text itself. What
-//! an argument means on this machine (who `@sudo` is, whether stdout is a
-//! terminal) is decided by the command that carries it out, for recording in
-//! [`crate::commands::plan`].
+//! These types check only what can be checked in the text itself. The meaning of an argument on this machine (who `@sudo` is, whether
+//! stdout is a terminal) is determined by the command that uses it; for recording, in [`crate::commands::plan`].
 //!
 //! `fxtrec COMMAND` and `fxtrec record COMMAND` are the same. A first word that names a subcommand is that subcommand; after `--`, after an
 //! option, or with a slash in it, it is a program:
@@ -91,8 +89,8 @@ pub use why::{WhyArgs, WhyMetric};
 /// The exit status when fxtrec itself fails, not COMMAND.
 pub const EXIT_FAILURE: u8 = 125;
 
-/// First words that belong to fxtrec whether or not this version has such a
-/// subcommand, so that a later one does not change what a command line means.
+/// First words that are reserved for fxtrec even if this version has no such subcommand, so that a later version does not change the
+/// meaning of a command line.
 const RESERVED: [&str; 23] = [
     "watch",
     "span",
@@ -284,9 +282,9 @@ impl Cli {
     /// Parses a whole command line, including the program's own name, and returns the action and how to display text.
     ///
     /// # Errors
-    /// A [`clap::Error`], which also represents `--help` and `--version`: exit with [`exit_code`]. Text for standard output is clap's own;
-    /// print it with the error's `print`. Text for standard error quotes arguments verbatim and has no colours, so that the caller can
-    /// escape everything that a terminal would interpret.
+    /// Returns a [`clap::Error`], which also represents `--help` and `--version`: exit with [`exit_code`]. Text for standard
+    /// output is clap's own; print it with the error's `print`. Text for standard error quotes arguments verbatim and has no colours, so
+    /// that the caller can escape everything that a terminal would interpret.
     pub fn parse_all<I, T>(line: I) -> Result<(Command, DisplayArgs), clap::Error>
     where
         I: IntoIterator<Item = T>,

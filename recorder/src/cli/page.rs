@@ -17,7 +17,8 @@ pub struct PageArgs {
     pub html: Option<PathBuf>,
     /// Maximum size of the page, or `all` [default: 2 MB per million events, at least 2 MB, at most 10 MB]
     ///
-    /// A larger page keeps exact events only around the listed waits and at intervals, with coarser summaries elsewhere, and says so.
+    /// If the page would be larger, it keeps exact events only around the listed waits and at intervals, has coarser summaries elsewhere,
+    /// and says so.
     #[arg(long, value_name = "SIZE", value_parser = budget, requires = "html", help_heading = "Format")]
     pub html_bytes: Option<Budget>,
 }

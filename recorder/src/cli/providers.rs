@@ -19,7 +19,7 @@ pub struct ProviderArgs {
 
     /// Size of the buffer of each application that records its own events [default: 4M, 16M with --trigger]
     ///
-    /// An application that fills one half before fxtrec has saved the other drops events, and counts them.
+    /// If an application fills one half before fxtrec has saved the other, it drops events and counts them.
     #[arg(long, value_name = "SIZE", help_heading = PROVIDERS)]
     pub provider_buffer: Option<ByteSize>,
 

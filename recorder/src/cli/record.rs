@@ -86,7 +86,7 @@ pub struct RecordArgs {
     #[arg(short, long, value_name = "TIME", help_heading = WHAT)]
     pub duration: Option<TimeSpan>,
 
-    /// Whose switches to record: those of every thread, or those of COMMAND and its descendants
+    /// Threads whose switches to record: all threads of the machine, or COMMAND and its descendants
     ///
     /// With `app`, as with -p and --cgroup, other threads are recorded only while they have a CPU that one of these waits for.
     ///
@@ -235,10 +235,10 @@ pub enum Scope {
 /// Which weights are written.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
 pub enum Weights {
-    /// Of every thread
+    /// The weights of all threads
     #[default]
     All,
-    /// Of real-time and idle threads, and of threads with a nice value other than 0
+    /// Only the weights of real-time and idle threads, and of threads with a nice value other than 0
     Special,
 }
 

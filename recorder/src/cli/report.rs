@@ -31,7 +31,7 @@ Examples:
   fxtrec report runs/ --by cgroup --sort p99      the same, by cgroup
   fxtrec report a.fxt.zst --json | jq .total      for programs
   fxtrec report a.fxt --fail-if 'wakeup.p99 > 2ms'
-                                                  exit status 3 if so
+                                                  exit with status 3 if so
 
 docs/reference/figures.md defines every figure.")]
 pub struct ReportArgs {
@@ -190,9 +190,9 @@ pub enum By {
     Thread,
     /// Processes.
     Process,
-    /// One row per cgroup of their processes.
+    /// One row per cgroup.
     Cgroup,
-    /// One row per machine they ran on.
+    /// One row per machine.
     Host,
 }
 

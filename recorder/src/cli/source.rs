@@ -1,10 +1,10 @@
-//! The option that says where events come from.
+//! The option that selects the source of events.
 
 use clap::{Args, ValueEnum};
 
 use super::record::BUFFERS;
 
-/// Where events come from.
+/// The source of events.
 #[derive(Args, Clone, Debug, Default)]
 pub struct SourceArgs {
     /// How the kernel reports events
@@ -14,7 +14,7 @@ pub struct SourceArgs {
     pub choice: Option<SourceChoice>,
 }
 
-/// The event sources, and the choice to let fxtrec decide.
+/// The sources of events, and the choice to let fxtrec decide.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
 pub enum SourceChoice {
     /// bpf, which costs least; if the kernel refuses it, perf, then ftrace. Probes and tracepoints need bpf or perf

@@ -71,14 +71,14 @@ pub(super) fn names_kinds(word: &str) -> bool {
 /// How the functions of a program are found.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Unwind {
-    /// From the top of its stack, and with frame pointers.
+    /// By the top of its stack, and by frame pointers.
     #[default]
     Auto,
     /// By tables, from this many bytes of its stack.
     Dwarf(usize),
 }
 
-/// The text is not a way to unwind.
+/// The text is not the name of a way to unwind.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("expected auto, dwarf, or dwarf=KIB with 4 to 24 in steps of 4")]
 pub struct NoUnwind;
@@ -86,7 +86,7 @@ pub struct NoUnwind;
 impl Unwind {
     const DEFAULT_COPY: usize = 16 << 10;
 
-    /// How many bytes of each stack are copied; `None` for the default.
+    /// The number of bytes of each stack that are copied; `None` for the default.
     pub fn copy(self) -> Option<usize> {
         match self {
             Unwind::Auto => None,

@@ -300,7 +300,7 @@ fn a_value_may_be_a_word_of_its_own_where_it_can_be_nothing_else() {
     assert_eq!(of(&["--syscalls", "write", "--", "./app", "-x"]), ("write".into(), app, false));
     assert_eq!(of(&["--syscalls", "read,epoll_*", "-a"]), ("read epoll_*".into(), vec![], true));
     assert_eq!(of(&["record", "-q", "--syscalls", "futex", "-a"]).0, "futex");
-    // These programs have option names of their own.
+    // These programs have their own option names.
     for line in [
         &["--syscalls", "--", "sync", "--"][..],
         &["--syscalls", "ls", "-a"],

@@ -30,7 +30,7 @@ pub enum TopSort {
     Blocked,
     /// Time that the host took
     Stolen,
-    /// Time in which quotas kept them from running
+    /// Time in which CPU quotas held threads back
     Throttled,
 }
 

@@ -7,7 +7,7 @@ use std::str::FromStr;
 use crate::units::quantity::{TimeSpan, ValueError};
 use fxt_reader::Nanos;
 
-use crate::report::Moment;
+use crate::report::TimeSpec;
 
 /// Process ids stay below the kernel's PID_MAX_LIMIT, 2^22.
 const PID_MAX: u32 = 4_194_304;
@@ -31,14 +31,14 @@ pub(super) fn number<T: FromStr>(text: &str) -> Result<T, String> {
 /// `--from` and `--to` of report, why, cut and dump share this syntax.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum TimePoint {
-    In(Moment),
+    In(TimeSpec),
     /// A time of day in UTC, in nanoseconds since midnight.
     OfDay(u64),
 }
 
 impl TimePoint {
     /// The time, unless it is a time of day, which depends on the trace's date.
-    pub fn moment(self) -> Option<Moment> {
+    pub fn moment(self) -> Option<TimeSpec> {
         match self {
             TimePoint::In(moment) => Some(moment),
             TimePoint::OfDay(_) => None,
@@ -67,7 +67,7 @@ impl FromStr for TimePoint {
     fn from_str(text: &str) -> Result<TimePoint, ValueError> {
         let nanos = |text: &str| match text.parse::<TimeSpan>() {
             Ok(span) => u64::try_from(span.duration().as_nanos()).map_err(|_| ValueError::TooLarge),
-            // A trace may begin at that moment.
+            // A trace may begin at that time.
             Err(ValueError::Zero) => Ok(0),
             Err(error) => Err(error),
         };
@@ -76,9 +76,9 @@ impl FromStr for TimePoint {
         }
         let has_unit = text.ends_with(|last: char| last.is_ascii_alphabetic());
         match text.strip_prefix('+') {
-            Some(after) => nanos(after).map(Moment::After),
-            None if has_unit => nanos(text).map(Moment::After),
-            None => nanos(text).map(|nanos| Moment::At(Nanos(nanos))),
+            Some(after) => nanos(after).map(TimeSpec::After),
+            None if has_unit => nanos(text).map(TimeSpec::After),
+            None => nanos(text).map(|nanos| TimeSpec::At(Nanos(nanos))),
         }
         .map(TimePoint::In)
     }
@@ -126,11 +126,11 @@ mod tests {
     #[test]
     fn a_plus_or_a_unit_counts_from_the_beginning() {
         let parse = |text: &str| text.parse::<TimePoint>().map(|it| it.moment().expect("no day"));
-        assert_eq!(parse("+1.5s"), Ok(Moment::After(1_500_000_000)));
-        assert_eq!(parse("200ms"), Ok(Moment::After(200_000_000)));
+        assert_eq!(parse("+1.5s"), Ok(TimeSpec::After(1_500_000_000)));
+        assert_eq!(parse("200ms"), Ok(TimeSpec::After(200_000_000)));
         assert_eq!((parse("+1.5"), parse("0s")), (parse("1.5s"), parse("+0")));
-        assert_eq!(parse("1234.000000001"), Ok(Moment::At(Nanos(1_234_000_000_001))));
-        assert_eq!((parse("+0"), parse("0")), (Ok(Moment::After(0)), Ok(Moment::At(Nanos(0)))));
+        assert_eq!(parse("1234.000000001"), Ok(TimeSpec::At(Nanos(1_234_000_000_001))));
+        assert_eq!((parse("+0"), parse("0")), (Ok(TimeSpec::After(0)), Ok(TimeSpec::At(Nanos(0)))));
         assert!(parse("+").is_err() && parse("soon").is_err());
     }
 

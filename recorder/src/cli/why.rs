@@ -40,19 +40,19 @@ pub struct WhyArgs {
     /// More traces; directories stand for all traces in them. The worst interval of each is listed, the worst one first
     pub more: Vec<PathBuf>,
 
-    /// Thread to explain, by name or id, of a merged trace also NAME@HOST or TID@HOST [default: COMMAND's threads]
+    /// Thread to explain, by name or id; in a merged trace also NAME@HOST or TID@HOST [default: COMMAND's threads]
     #[arg(short, long, value_name = "NAME|TID", help_heading = INTERVAL)]
     pub thread: Option<String>,
     /// Only spans with this name, or with this category and name, as in app:request
     #[arg(long, value_name = "NAME", conflicts_with_all = ["metric", "life"], help_heading = INTERVAL)]
     pub span: Option<String>,
-    /// Which intervals of a thread
+    /// Kind of interval to explain
     #[arg(long, value_name = "METRIC", conflicts_with = "life", help_heading = INTERVAL)]
     pub metric: Option<WhyMetric>,
-    /// From the first to the last record of the thread
+    /// Explain the whole life of the thread, from its first record to its last
     #[arg(long, help_heading = INTERVAL, conflicts_with = "pick")]
     pub life: bool,
-    /// COMMAND from its start to its end: which threads determined how long it took
+    /// Explain COMMAND from its start to its end: which threads determined how long it took
     #[arg(long, help_heading = INTERVAL, conflicts_with_all = ["thread", "span", "metric", "life", "pick", "from", "to"])]
     pub critical_path: bool,
     /// Number of longest intervals to explain, each by itself [default: 1]
@@ -89,7 +89,7 @@ pub struct WhyArgs {
     pub json: bool,
 }
 
-/// Which intervals of a thread to explain.
+/// Kind of interval to explain to explain.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum WhyMetric {
     /// Off the CPU, except for sleeps that the thread's own timer ends

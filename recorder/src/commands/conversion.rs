@@ -10,7 +10,7 @@ use crate::units::text::counted;
 /// Refuses to write FXT to a terminal.
 ///
 /// # Errors
-/// When `output` is standard output, and that is a terminal.
+/// `output` is standard output, and that is a terminal.
 pub(super) fn refuse_terminal(output: &Path) -> Result<(), ConvertError> {
     match output == Path::new("-") && terminal::stdout_is_terminal() {
         true => Err(ConvertError::Terminal),

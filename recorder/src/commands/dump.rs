@@ -24,7 +24,7 @@ use filter::Filter;
 use line::Lines;
 use stats::Stats;
 
-/// Why a trace cannot be printed.
+/// The reason why a trace cannot be printed.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum DumpError {
@@ -44,8 +44,8 @@ pub enum DumpError {
 ///
 /// # Errors
 ///
-/// When the file cannot be opened or decompressed, is not a trace, or the output
-/// fails. Damaged records are part of the output.
+/// Returns an error when the file cannot be opened or decompressed, is not a trace, or the output fails. Damaged records are part of the
+/// output.
 pub fn dump(args: &DumpArgs, look: Look, out: &mut dyn Write) -> Result<bool, DumpError> {
     let mut out = BufWriter::new(out);
     let result = dump_to(args, look, &mut out).and_then(|sound| {

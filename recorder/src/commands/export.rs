@@ -8,7 +8,7 @@ use crate::commands::many::{ManyError, expand};
 use crate::export::{Export, Format, NoParquet, Table};
 use crate::units::text::counted;
 
-/// Why the export failed or is incomplete.
+/// The reason why the export failed or is incomplete.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum ExportError {
@@ -31,7 +31,7 @@ pub enum ExportError {
 /// Exports as `args` request, and reports to `messages`.
 ///
 /// # Errors
-/// When the table does not exist, a trace cannot be read, or the tables cannot be written.
+/// Returns an error when the table does not exist, a trace cannot be read, or the tables cannot be written.
 pub fn run(args: &ExportArgs, messages: &mut dyn Write) -> Result<(), ExportError> {
     let is_file = args.is_file();
     let format = match (args.format, Format::of_path(&args.output)) {

@@ -53,7 +53,7 @@ impl Request {
             let Some((name, value)) = line.split_once(':') else { continue };
             let value = || Some(value.trim().to_owned());
             if name.eq_ignore_ascii_case("host") {
-                // With two requests, another program may have sent the other one.
+                // With two requests, another program may have sent the second one.
                 if request.host.is_some() {
                     return Ok(None);
                 }

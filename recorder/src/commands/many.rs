@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::mpsc::sync_channel;
 
-/// The endings of trace files in directories. A file that is given by its path may have any ending.
+/// The endings of trace files in directories. A file that is named on the command line may have any ending.
 const ENDINGS: [&str; 9] = [
     ".fxt",
     ".fxt.gz",
@@ -37,7 +37,7 @@ pub enum ManyError {
 /// are followed to files, not to directories.
 ///
 /// # Errors
-/// When a directory cannot be read, or has no trace.
+/// Returns an error when a directory cannot be read, or has no trace.
 pub fn expand(named: &[PathBuf]) -> Result<Vec<PathBuf>, ManyError> {
     let mut traces = Vec::new();
     for path in named {

@@ -1,7 +1,7 @@
 //! Turns arguments into a plan: everything that a recording will do, with all
 //! choices made and all contradictions rejected.
 //!
-//! To create a plan, the system is examined (the user database, the type of standard output), but not changed.
+//! Creating a plan examines the system (the user database, the type of standard output), but does not change it.
 
 mod categories;
 pub mod flight;
@@ -36,7 +36,7 @@ pub use providers::Providers;
 /// [`default_ring_bytes`] for machines with many CPUs.
 pub const DEFAULT_RING_BYTES: usize = 8 * 1024 * 1024;
 
-/// The limit for all default rings of a large machine together, in bytes.
+/// The limit for the sum of all default rings of a large machine, in bytes.
 const ALL_RINGS_BYTES: usize = 256 * 1024 * 1024;
 
 /// The smallest default ring, in bytes.
@@ -49,7 +49,7 @@ const LEAST_LANE_BYTES: usize = 2 * 1024 * 1024;
 /// The default of `--buffer-size`, the trace buffer, in bytes.
 pub const DEFAULT_BUFFER_BYTES: usize = 8 * 1024 * 1024;
 
-/// The smallest trace buffer that has room for any record in each of its parts, in bytes.
+/// The smallest trace buffer that has space for any record in each of its parts, in bytes.
 pub const MIN_BUFFER_BYTES: usize = 256 * 1024;
 
 /// The largest ring or buffer; a larger value is treated as a mistake. In bytes.
@@ -163,7 +163,7 @@ pub struct Display {
     pub verbose: u8,
 }
 
-/// Why there is no plan.
+/// The reason why there is no plan.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum PlanError {
@@ -253,7 +253,7 @@ impl Plan {
     /// Makes the plan for these arguments.
     ///
     /// # Errors
-    /// When the arguments contradict each other, or name an unknown user or an unsuitable output.
+    /// Returns an error if the arguments contradict each other, or name an unknown user or an unsuitable output.
     pub fn new(args: RecordArgs) -> Result<Plan, PlanError> {
         Plan::with_stdout(args, stdout_is_terminal())
     }
@@ -371,7 +371,7 @@ const DEFAULT_STACKS_OVER: Duration = Duration::from_millis(1);
 /// The default of `-F`; not a multiple of common timer rates, to avoid sampling in step with them.
 const DEFAULT_FREQUENCY: u32 = 99;
 
-/// The stacks to record, if any. By default, stacks of COMMAND and of the processes of `-p`, if that costs next to nothing.
+/// The stacks to record, if any. By default, stacks of COMMAND and of the processes of `-p`, if that costs almost nothing.
 fn stacks(args: &RecordArgs, scope: &Filter) -> Result<Option<Wanted>, PlanError> {
     let of_some = match scope {
         Filter::Machine => !args.command.is_empty() && !args.all,

@@ -9,7 +9,7 @@ use fxt_reader::{Error, Item, Nanos, Reader, Record};
 use crate::cli::TimePoint;
 use crate::convert::{ConvertError, traces};
 use crate::kernel::progress;
-use crate::report::Moment;
+use crate::report::TimeSpec;
 use crate::sched::{signed, unsigned};
 use crate::sink::outfile::refuse_inputs;
 use crate::units::convention::SCHEMA;
@@ -53,7 +53,7 @@ impl ReadError {
 /// Makes the trace at `path` readable more than once: standard input or a pipe is first copied to a temporary file.
 ///
 /// # Errors
-/// When the file does not exist, is a directory, or cannot be copied.
+/// Returns an error when the file does not exist, is a directory, or cannot be copied.
 pub fn keep(path: &Path) -> Result<(), ReadError> {
     let failed = |source| ReadError::Open(Error::Open { path: path.to_owned(), source });
     match path.is_dir() {
@@ -66,13 +66,13 @@ pub fn keep(path: &Path) -> Result<(), ReadError> {
 /// from its first record with a time; the trace is read up to there.
 ///
 /// # Errors
-/// When the trace cannot be read.
+/// Returns an error when the trace cannot be read.
 pub fn resolve(
     path: &Path,
     from: Option<TimePoint>,
     to: Option<TimePoint>,
 ) -> Result<(Option<Nanos>, Option<Nanos>), ReadError> {
-    let is_plain = |point: &TimePoint| matches!(point, TimePoint::In(Moment::At(_)));
+    let is_plain = |point: &TimePoint| matches!(point, TimePoint::In(TimeSpec::At(_)));
     let (begin, wall_clock) = match [from, to].iter().flatten().all(is_plain) {
         true => (Nanos(0), None),
         false => {
@@ -89,7 +89,7 @@ pub fn resolve(
     Ok((from.map(time).transpose()?, to.map(time).transpose()?))
 }
 
-/// The time nearest to `begin` that is this many nanoseconds after midnight UTC.
+/// The time nearest to `begin` that is this number of nanoseconds after midnight UTC.
 fn on_day_of(begin: Nanos, offset: i64, nanos: u64) -> Option<Nanos> {
     const DAY: u64 = 86_400_000_000_000;
     let wall = begin.0.checked_add_signed(offset)?;
@@ -99,10 +99,10 @@ fn on_day_of(begin: Nanos, offset: i64, nanos: u64) -> Option<Nanos> {
     Some(Nanos(nearest.saturating_add_signed(offset.checked_neg()?)))
 }
 
-/// Explains an empty window: the trace may lie outside of it.
+/// Explains an empty window: the trace may be outside of it.
 ///
 /// # Errors
-/// When the window is empty, or the trace cannot be read.
+/// Returns an error when the window is empty, or the trace cannot be read.
 pub fn refuse_outside(
     path: &Path,
     from: Option<TimePoint>,
@@ -199,7 +199,7 @@ pub fn warn_of_newer(path: &Path, err: &mut dyn Write) {
 /// Opens the trace at `path`, or on standard input for `-`.
 ///
 /// # Errors
-/// When it cannot be opened, its container cannot be unpacked, or standard output is the same file.
+/// Returns an error when it cannot be opened, its container cannot be unpacked, or standard output is the same file.
 pub fn open(path: &Path) -> Result<Reader<'static>, ReadError> {
     open_by(path, read)
 }
@@ -230,7 +230,7 @@ fn open_by(
 /// The trace at `path`; reading it shows progress.
 ///
 /// # Errors
-/// When it cannot be opened.
+/// Returns an error when it cannot be opened.
 pub fn watched(path: &Path) -> Result<Reader<'static>, Error> {
     Ok(Reader::from_file(file(path)?, progress::watch))
 }
@@ -238,7 +238,7 @@ pub fn watched(path: &Path) -> Result<Reader<'static>, Error> {
 /// The trace at `path`.
 ///
 /// # Errors
-/// When it cannot be opened.
+/// Returns an error when it cannot be opened.
 pub fn read(path: &Path) -> Result<Reader<'static>, Error> {
     Ok(Reader::from_file(file(path)?, |file| file))
 }

@@ -1,8 +1,8 @@
-//! Makes text from other programs safe to show.
+//! Makes text from other programs safe to display.
 //!
-//! Threads choose their names, applications their log messages, and users their file names. A terminal obeys escape sequences in such text,
-//! and a line break in a name starts a new line. [`line()`] makes such a text fit into one line; [`Escaping`] filters all output to the
-//! terminal and escapes characters that were not escaped elsewhere.
+//! Threads choose their names, applications their log messages, and users their file names. A terminal executes escape sequences in such
+//! text, and a line break in a name starts a new line. [`line()`] makes such a text fit into one line; [`Escaping`] filters all output to
+//! the terminal and escapes characters that were not escaped elsewhere.
 //!
 //! CI services interpret logs too: to them, a line that begins with `::` or contains `##[` is a command. [`Escaping`] changes such lines in
 //! every output, since a log is not a terminal.
@@ -88,7 +88,7 @@ pub struct Escaping<W: Write> {
     commands: Commands,
 }
 
-/// Finds text that CI services would take for a command.
+/// Finds text that CI services would interpret as a command.
 #[derive(Debug, Default)]
 struct Commands {
     /// Whether the line has any character other than white space.
@@ -130,7 +130,7 @@ impl<W: Write> Escaping<W> {
         Escaping { out, own, begun: Vec::new(), commands: Commands::default() }
     }
 
-    /// Writes complete characters and sequences; keeps an incomplete one, unless `is_end`.
+    /// Writes complete characters and sequences; keeps an incomplete sequence, unless `is_end`.
     fn pass(&mut self, bytes: &[u8], is_end: bool) -> io::Result<()> {
         let mut text = String::with_capacity(bytes.len());
         let mut rest = bytes;

@@ -10,7 +10,7 @@ pub fn is_glob(pattern: &str) -> bool {
     pattern.contains(['*', '?'])
 }
 
-/// The glob with only `*` and `?` as wildcards; every other character matches itself.
+/// A glob with only `*` and `?` as wildcards; every other character matches itself.
 #[must_use]
 pub fn of_name(pattern: &str) -> Pattern {
     let mut quoted = String::with_capacity(pattern.len());

@@ -1,6 +1,6 @@
 //! Columns of text: the tables of all commands.
 //!
-//! If the terminal is narrower than a table, columns are left out in the order that the table gives, and a line reports it:
+//! If the terminal is narrower than a table, columns are left out in the order that the table specifies, and a line reports it:
 //!
 //! ```text
 //!   Task       Runtime ms   Count   p99 ms   Max ms   Migr        Task       Runtime ms   p99 ms   Max ms
@@ -52,12 +52,12 @@ impl Grid {
         Grid { columns, rows, spare: &[], marked: None, indent: 2, has_rule: true }
     }
 
-    /// A table without the line, which is not indented.
+    /// A table without the line about hidden columns; that line is not indented.
     pub fn bare(columns: &[(&'static str, Side)]) -> Grid {
         Grid { indent: 0, has_rule: false, ..Grid::new(columns) }
     }
 
-    /// Sets which columns may be left out if there is no room, by their headings, the least important first. If two columns have the same
+    /// Sets which columns may be left out if there is no space, by their headings, the least important first. If two columns have the same
     /// heading, the first mention means the right one.
     pub fn spare(mut self, spare: &'static [&'static str]) -> Grid {
         self.spare = spare;
@@ -76,7 +76,7 @@ impl Grid {
         self.rows.push(cells);
     }
 
-    /// Writes headings and rows, as many columns as there is room for.
+    /// Writes headings and rows, with as many columns as there is space for.
     ///
     /// # Errors
     /// The errors of `out`.

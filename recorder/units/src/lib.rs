@@ -1,6 +1,6 @@
 //! Types for units and identities that must not be confused, and how people read and write them.
 //!
-//! The lowest crate of the recorder: every other one may use it, and it uses none of them.
+//! The lowest crate of the recorder: all other crates may use it, and it uses none of them.
 
 #![forbid(unsafe_code)]
 

@@ -13,14 +13,14 @@ impl Message {
         self.0.push(value as u8);
     }
 
-    /// A number; 0 is left out, since it is the default of an absent field.
+    /// A number; 0 is left out, because it is the default of an absent field.
     pub fn number(&mut self, field: u64, value: u64) {
         if value != 0 {
             self.explicit_number(field, value);
         }
     }
 
-    /// A number, also if it is 0, for fields whose presence matters.
+    /// A number, also if it is 0, for fields whose presence has a meaning.
     pub fn explicit_number(&mut self, field: u64, value: u64) {
         self.varint(field << 3);
         self.varint(value);

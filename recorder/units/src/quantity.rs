@@ -34,7 +34,7 @@ const TIME_UNITS: &[(&str, u64)] = &[
     ("h", 3_600_000_000_000),
 ];
 
-/// Why a value with a unit was rejected.
+/// The reason why a value with a unit was rejected.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum ValueError {
@@ -107,7 +107,7 @@ impl TimeSpan {
     /// A duration that may be zero, in the same form.
     ///
     /// # Errors
-    /// [`ValueError`]; never [`ValueError::Zero`].
+    /// Returns [`ValueError`]; never [`ValueError::Zero`].
     pub fn or_zero(text: &str) -> Result<Duration, ValueError> {
         match text.parse::<TimeSpan>() {
             Ok(span) => Ok(span.0),
@@ -146,7 +146,7 @@ fn scale(
         .ok_or_else(|| ValueError::UnknownUnit { unit: unit.to_owned(), known })?;
 
     let whole = digits(whole).ok_or(ValueError::TooLarge)?;
-    // Digits beyond the 18th are worth less than one of the smallest unit.
+    // Digits beyond the 18th are less than one of the smallest unit.
     let fraction = &fraction[..fraction.len().min(18)];
     let part = digits(fraction).ok_or(ValueError::TooLarge)? * u128::from(factor);
     let value = whole

@@ -97,7 +97,7 @@ pub fn time_of_day(since_1970: Duration) -> String {
     format!("{hours:02}:{minutes:02}:{:02}.{:03}Z", seconds % 60, since_1970.subsec_millis())
 }
 
-/// The time of day in UTC for a time of a trace, whose clock is this far behind the wall clock.
+/// The time of day in UTC for a time of a trace whose clock is this far behind the wall clock.
 pub fn wall_time(time: u64, offset: i64) -> Option<String> {
     time.checked_add_signed(offset).map(|nanos| time_of_day(Duration::from_nanos(nanos)))
 }

@@ -7,12 +7,12 @@ use fxtrec_blame::Cause;
 use rustc_hash::FxHashMap;
 
 use crate::explain::Names;
-use crate::sentence::{list, party};
+use crate::sentence::{list, name_and_id};
 use fxtrec_blame::Class;
 use fxtrec_blame::chain::{Blocked, Ended, Frame, What};
 use fxtrec_blame::parts::divide;
 use fxtrec_blame::threads::Index;
-use fxtrec_blame::track::{By, Reason, Tenant};
+use fxtrec_blame::track::{By, OnCpu, Reason};
 
 /// Parts that take less than this share of the interval need no advice.
 const SHARE: u64 = 5;
@@ -26,10 +26,10 @@ const MOST_NAMED: usize = 2;
 /// A part of the critical path.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 enum Matter {
-    /// A thread waits for a CPU, and perhaps another thread is blocked by a lock that this one must release.
+    /// A thread waits for a CPU, and another thread may be blocked on a lock that it must release.
     Waited {
         thread: Index,
-        by: Tenant,
+        by: OnCpu,
         holds_lock: bool,
     },
     Throttled {
@@ -43,7 +43,7 @@ enum Matter {
     Slept {
         thread: Index,
     },
-    /// It waited for something other than a thread.
+    /// The thread waited for something other than a thread.
     Blocked {
         thread: Index,
         class: Class,
@@ -79,8 +79,9 @@ fn add_up(frame: &Frame, holds_lock: bool, names: &Names<'_>, sums: &mut FxHashM
             What::Throttled { cgroup } => add(Matter::Throttled { cgroup: *cgroup }, length),
             What::Blocked(blocked) => {
                 let class = names.class(blocked);
-                let told = blocked.lock.is_some() || names.tracker.origin.causes.has(Cause::Futex);
-                let untold = class == Class::Lock && !told;
+                let reported =
+                    blocked.lock.is_some() || names.tracker.origin.causes.has(Cause::Futex);
+                let untold = class == Class::Lock && !reported;
                 if untold {
                     add(Matter::Futex { thread }, length);
                 }
@@ -110,7 +111,7 @@ pub(crate) fn advice(frame: &Frame, names: &Names<'_>) -> Vec<String> {
     add_up(frame, false, names, &mut sums);
     let length = frame.to - frame.from;
     // One piece of advice for all threads that took the CPU of a thread.
-    let mut waits = FxHashMap::<(Index, bool), Vec<(u64, Tenant)>>::default();
+    let mut waits = FxHashMap::<(Index, bool), Vec<(u64, OnCpu)>>::default();
     let mut futexes: Vec<(u64, Index)> = Vec::new();
     let mut rest: Vec<(u64, Matter)> = Vec::new();
     for (matter, nanos) in sums {
@@ -142,31 +143,31 @@ pub(crate) fn advice(frame: &Frame, names: &Names<'_>) -> Vec<String> {
     found.into_iter().map(|it| it.1).collect()
 }
 
-fn about_wait(thread: Index, holds_lock: bool, by: &[(u64, Tenant)], names: &Names<'_>) -> String {
-    let who = party(&names.who(thread));
+fn about_wait(thread: Index, holds_lock: bool, by: &[(u64, OnCpu)], names: &Names<'_>) -> String {
+    let who = name_and_id(&names.who(thread));
     let threads: Vec<String> = by
         .iter()
         .filter_map(|it| match it.1 {
-            Tenant::Thread(thread) => Some(party(&names.who(thread))),
+            OnCpu::Thread(thread) => Some(name_and_id(&names.who(thread))),
             _ => None,
         })
         .take(MOST_NAMED)
         .collect();
     match by.first().map(|it| it.1) {
-        Some(Tenant::Idle) => format!(
+        Some(OnCpu::Idle) => format!(
             "{who} waited for a CPU that was idle: look at its affinity and at deep idle states"
         ),
-        Some(Tenant::Thread(_)) if holds_lock => format!(
+        Some(OnCpu::Thread(_)) if holds_lock => format!(
             "{who} made others wait while it was waiting itself: if they share a lock, use one that inherits priority (PTHREAD_PRIO_INHERIT); or give {who} a priority above {}, or keep them off its CPU",
             list(&threads)
         ),
-        Some(Tenant::Thread(first)) => about_cgroups(thread, first, by, names).unwrap_or_else(|| {
+        Some(OnCpu::Thread(first)) => about_cgroups(thread, first, by, names).unwrap_or_else(|| {
             format!(
                 "give {who} a higher priority than {} (nice, chrt -f), or another CPU (taskset)",
                 list(&threads)
             )
         }),
-        Some(Tenant::OutOfScope) => format!(
+        Some(OnCpu::OutOfScope) => format!(
             "{who} waited for a CPU, and the recording does not have every thread that ran on it: record the whole \
              machine (without --scope, -p and --cgroup)"
         ),
@@ -176,11 +177,12 @@ fn about_wait(thread: Index, holds_lock: bool, by: &[(u64, Tenant)], names: &Nam
     }
 }
 
-/// The proposal for a thread whose CPU threads of another cgroup had, `first` for the longest time; `None` if nice values may help.
+/// The proposal for a thread that waited while threads of another cgroup had its CPU, `first` for the longest time; `None` if nice values
+/// may help.
 fn about_cgroups(
     thread: Index,
     first: Index,
-    by: &[(u64, Tenant)],
+    by: &[(u64, OnCpu)],
     names: &Names<'_>,
 ) -> Option<String> {
     let (own, other) = (names.cgroup_of(thread)?, names.cgroup_of(first)?);
@@ -188,7 +190,9 @@ fn about_cgroups(
     let threads: Vec<String> = by
         .iter()
         .filter_map(|it| match it.1 {
-            Tenant::Thread(it) if names.cgroup_of(it) == Some(other) => Some(party(&names.who(it))),
+            OnCpu::Thread(it) if names.cgroup_of(it) == Some(other) => {
+                Some(name_and_id(&names.who(it)))
+            }
             _ => None,
         })
         .take(MOST_NAMED)
@@ -200,7 +204,7 @@ fn about_cgroups(
         list(&threads),
         if threads.len() == 1 { "was" } else { "were" },
         line(other),
-        party(&names.who(thread)),
+        name_and_id(&names.who(thread)),
         line(own),
         line(weighed)
     ))
@@ -225,12 +229,12 @@ fn about_futex(thread: Index, names: &Names<'_>) -> String {
     let stacks = if has_stacks { "" } else { "; with --stacks, where in its code" };
     format!(
         "record with --locks to see which futex {} waited for and, if it is a lock, who held it{stacks}",
-        party(&names.who(thread))
+        name_and_id(&names.who(thread))
     )
 }
 
 fn about(matter: &Matter, (from, to): (u64, u64), names: &Names<'_>) -> Option<String> {
-    let who = |thread: &Index| party(&names.who(*thread));
+    let who = |thread: &Index| name_and_id(&names.who(*thread));
     Some(match matter {
         Matter::Waited { .. } | Matter::Futex { .. } => return None,
         Matter::Throttled { cgroup } => {
@@ -247,7 +251,7 @@ fn about(matter: &Matter, (from, to): (u64, u64), names: &Names<'_>) -> Option<S
             format!("{} was running: {how}", who(thread))
         }
         Matter::Stolen => {
-            "the host of this virtual machine ran something else: give it CPUs of its own"
+            "the host of this virtual machine ran something else: give the virtual machine dedicated CPUs"
                 .to_owned()
         }
         Matter::Interrupts => {
@@ -260,15 +264,15 @@ fn about(matter: &Matter, (from, to): (u64, u64), names: &Names<'_>) -> Option<S
         Matter::Blocked { thread, class: Class::Disk } => {
             let record = match names.tracker.origin.causes.has(Cause::Requests) {
                 true => "",
-                false => " record which, and for how long, with -e 'block:*';",
+                false => " record its requests with -e 'block:*', and",
             };
-            format!("{} waited for a disk:{record} who else uses it?", who(thread))
+            format!("{} waited for a disk:{record} look which other programs use it", who(thread))
         }
         Matter::Blocked { thread, class: Class::Network | Class::Socket } => {
             // The trace may have the peer.
             let peer = match names.who(*thread).host {
                 Some(_) => format!(
-                    "ask what it did then, with --thread NAME@HOST --from {} --to {}",
+                    "see what it did then, with --thread NAME@HOST --from {} --to {}",
                     Nanos(from),
                     Nanos(to)
                 ),
@@ -341,7 +345,7 @@ fn look(frame: &Frame, seen: &mut Seen) {
     }
 }
 
-/// Facts that matter here and that are missing in the recording.
+/// Facts that are relevant here but missing in the recording.
 pub(crate) fn missing(frame: &Frame, names: &Names<'_>) -> Vec<String> {
     let origin = &names.tracker.origin;
     let mut seen = Seen::default();

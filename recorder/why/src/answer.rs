@@ -10,12 +10,12 @@ pub struct Answer {
     pub format: &'static str,
     pub version: u32,
     pub trace: Trace,
-    /// One for each interval, in the order of the query: the longest first.
+    /// One explanation for each interval, in the order of the query: the longest first.
     pub explanations: Vec<Explanation>,
     /// The name of COMMAND, if fxtrec chose to explain a part of its life.
     #[serde(skip)]
     pub part_of: Option<String>,
-    /// Why the wait that the report calls the worst is not an incident.
+    /// The reason why the wait that the report calls the worst is not an incident.
     #[serde(skip)]
     pub passed_over: Option<String>,
 }
@@ -63,7 +63,7 @@ pub struct Who {
     pub host: Option<String>,
 }
 
-/// Why a thread took so long.
+/// The reason why a thread took so long.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Explanation {
     /// `span`, `unit`, `wait`, `critical_path`, `late`, `runqueue`, `blocked`, `turn`, `trigger`, `life` or `range`.
@@ -71,8 +71,8 @@ pub struct Explanation {
     pub span: Option<String>,
     /// The number of spans with that name.
     pub spans: Option<u64>,
-    /// How many units of work the thread did, and in which system call it waited between them, if this is one. For `wait`, the number of
-    /// waits that it is compared with.
+    /// The number of units of work that the thread did, and the system call in which it waited between them, if this is a unit. For `wait`,
+    /// the number of waits that it is compared with.
     pub units: Option<u64>,
     pub idle_in: Option<String>,
     /// Whether this unit or wait is an incident.
@@ -84,25 +84,25 @@ pub struct Explanation {
     /// The expression of the trigger for which the file was written, if this is what fired it.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub trigger: Option<String>,
-    /// The thread on which it began, if it is an asynchronous span. `thread` is the one on which it ended.
+    /// The thread on which it began, if it is an asynchronous span. `thread` is the thread on which it ended.
     pub begun_on: Option<Who>,
     pub thread: Who,
     pub from_ns: u64,
     pub to_ns: u64,
     pub length_ns: u64,
     pub sentence: String,
-    /// For a unit, the threads that ran longest in it, other than its own.
+    /// For a unit, the threads that ran longest in it, except its own thread.
     pub meanwhile: Vec<Share>,
-    /// How long the thread, or those that it waited for, waited for CPUs that the recorder had.
+    /// How long the thread, or the threads that it waited for, waited for CPUs that the recorder had.
     pub recorder_ns: u64,
-    /// The parts of the interval: together they are as long as it is.
+    /// The parts of the interval, which add up to its length.
     pub blame: Vec<Part>,
     /// The critical path, in order of time: it tiles the interval.
     pub chain: Vec<Link>,
     pub advice: Vec<String>,
     /// Where threads of the path were blocked, the longest first.
     pub waits: Vec<Wait>,
-    /// Facts that matter here and that are missing in the recording.
+    /// Facts that are relevant here but missing in the recording.
     pub missing: Vec<String>,
 }
 
@@ -112,15 +112,16 @@ pub struct Part {
     /// `on_cpu`, `stolen`, `interrupts`, `on_cpu_undivided`, `waiting`, `throttled`, `blocked`, `underway` or `unknown`.
     pub part: &'static str,
     pub ns: u64,
-    /// How many stretches of time it consists of.
+    /// The number of intervals that it consists of.
     pub times: u64,
     /// For `waiting`, the occupant of the CPU: `thread`, `idle`, `out_of_scope` or `unknown`.
     pub tenant: Option<&'static str>,
     /// The thread that had the CPU or, for `blocked`, that ended it.
     pub thread: Option<Who>,
-    /// For `throttled`.
+    /// For `throttled`, the cgroup with the quota. For `waiting`, the cgroup of the thread that had the CPU, if the waiting thread is in
+    /// another.
     pub cgroup: Option<String>,
-    /// For `blocked`, what the thread waited for.
+    /// For `blocked`, the class of the object that the thread waited for.
     pub class: Option<&'static str>,
     /// For `blocked`, the system call: its name, or its number.
     pub syscall: Option<String>,
@@ -130,7 +131,7 @@ pub struct Part {
     pub interrupt: Option<Interrupt>,
     /// For `blocked`, whether it could not be interrupted.
     pub uninterruptible: Option<bool>,
-    /// Why it is unknown.
+    /// The reason why it is unknown.
     pub reason: Option<&'static str>,
 }
 
@@ -139,10 +140,12 @@ pub struct Part {
 pub struct Share {
     pub tenant: &'static str,
     pub thread: Option<Who>,
+    /// The thread's cgroup, if the thread that waited is in another.
+    pub cgroup: Option<String>,
     pub ns: u64,
 }
 
-/// A link of the critical path: what a thread did that had to end first.
+/// A link of the critical path: an activity of a thread that had to end first.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Link {
     pub from_ns: u64,
@@ -163,7 +166,7 @@ pub struct Link {
     pub cgroup: Option<String>,
     pub class: Option<&'static str>,
     pub syscall: Option<String>,
-    /// What the system call was about.
+    /// The object that the system call referred to.
     pub object: Option<Object>,
     pub ended_by: Option<&'static str>,
     /// The cause of the interrupt that ended it.
@@ -173,11 +176,11 @@ pub struct Link {
     pub owner: Option<Who>,
     /// The thread for whose end it waited on that futex.
     pub end_of: Option<Who>,
-    /// The id of the kernel lock that it was blocked on, what kind of lock that is, and its name if it is a variable.
+    /// The id of the kernel lock that it was blocked on, the kind of the lock, and its name if it is a variable.
     pub kernel_lock: Option<String>,
     pub kernel_lock_kind: Option<&'static str>,
     pub kernel_lock_name: Option<String>,
-    /// For `blocked`, its waker, and the interrupt or packet through which it woke the thread, if it did so indirectly.
+    /// For `blocked`, the waker, and the interrupt or packet through which it woke the thread, if the wake-up was indirect.
     pub waker: Option<Who>,
     pub via: Option<&'static str>,
     /// The disk request, if its completion ended it, or of `request`.
@@ -206,7 +209,7 @@ pub struct Request {
     pub bytes: u64,
     /// The thread that submitted the request.
     pub thread: Option<Who>,
-    /// The time from when the request was made until the disk got it, and from then until it was done; or, if that is not recorded, the
+    /// The time from when the request was made until the disk got it, and from then until it was done; or, if this is not recorded, the
     /// time until it was done.
     pub queued_ns: Option<u64>,
     pub device_ns: Option<u64>,
@@ -274,9 +277,9 @@ pub struct Wait {
     pub interrupt: Option<Interrupt>,
     pub waker: Option<Who>,
     pub via: Option<&'static str>,
-    /// Whether the one that woke it ended then, so that it may have waited for that end.
+    /// Whether the waker ended at that time, so that the thread may have waited for its end.
     pub waker_ended: bool,
-    /// The functions in which it was blocked, the innermost first; those of the kernel end in `_[k]`.
+    /// The functions in which it was blocked, the innermost first; kernel functions end in `_[k]`.
     pub stack: Option<Vec<String>>,
     /// The missing parts of that stack.
     pub stack_lacks: Vec<&'static str>,

@@ -17,7 +17,7 @@ pub const CAUSES: [&str; 10] = [
 ];
 
 impl Explanation {
-    /// What most of the critical path is: one of [`CAUSES`].
+    /// The activity that takes most of the critical path: one of [`CAUSES`].
     pub fn cause(&self) -> &'static str {
         let mut sums = [0_u64; CAUSES.len()];
         let mut add = |cause: &str, ns: u64| {

@@ -9,54 +9,54 @@ use crate::{Compared, Metric, Pick, Query, Subject, Triggered, WhyError};
 use fxtrec_blame::chain::{Frame, Step, What};
 use fxtrec_blame::spans::Spans;
 use fxtrec_blame::threads::Index;
-use fxtrec_blame::track::{About, Begin, By, Sink, Tenant, Tracker};
+use fxtrec_blame::track::{About, Begin, By, OnCpu, Sink, Tracker};
 use fxtrec_blame::trigger::Fired;
 use fxtrec_blame::worst::{self, Delay};
 use fxtrec_blame::{Cause, Class};
 
-/// Maximum number of longest stretches kept for each thread.
+/// Maximum number of longest intervals kept for each thread.
 const MOST_EACH: usize = 1000;
 
 /// A shorter wait for a CPU is not an incident, in nanoseconds.
 const LEAST_WAIT: u64 = 1_000_000;
 
-/// A part of the life of COMMAND that is a smaller fraction of it than this does not explain how long a build or a script takes.
+/// A part of COMMAND's life that is a smaller fraction of it than this does not explain how long a build or a script takes.
 const LEAST_SHARE: u64 = 10;
 
-/// A stretch of a thread that may be the requested interval.
+/// An interval of a thread that may be the requested one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-struct Stretch {
+struct Candidate {
     from: u64,
-    /// When it was woken or preempted, if that is a part of it.
+    /// When it was woken or preempted, if that is within the interval.
     able: u64,
     to: u64,
     waker: Option<Index>,
 }
 
-impl Stretch {
+impl Candidate {
     fn length(&self) -> u64 {
         self.to - self.from
     }
 }
 
-/// The longest stretches of one kind.
+/// The longest intervals of one kind.
 #[derive(Clone, Debug, Default)]
-struct Longest(Vec<Stretch>);
+struct Longest(Vec<Candidate>);
 
 impl Longest {
     #[inline]
-    fn add(&mut self, stretch: Stretch, most: usize) {
-        let length = stretch.length();
+    fn add(&mut self, candidate: Candidate, most: usize) {
+        let length = candidate.length();
         if self.0.len() >= most && self.0.last().is_some_and(|last| last.length() >= length) {
             return;
         }
         let place = self.0.partition_point(|known| known.length() >= length);
-        self.0.insert(place, stretch);
+        self.0.insert(place, candidate);
         self.0.truncate(most);
     }
 }
 
-/// The state of a thread, and its longest stretches so far.
+/// The state of a thread, and its longest intervals so far.
 #[derive(Clone, Debug, Default)]
 struct ThreadHistory {
     state: State,
@@ -106,16 +106,16 @@ const RUNQUEUE: usize = 1;
 const BLOCKED: usize = 2;
 const TURN: usize = 3;
 
-/// Follows the states of threads, and keeps the longest stretches of each.
+/// Follows the states of threads, and keeps the longest intervals of each.
 #[derive(Debug, Default)]
 pub(crate) struct Finder {
     lives: Vec<ThreadHistory>,
     pub(crate) spans: Spans,
     /// The data about units of work, if the query may be about one.
     waits: Option<Waits>,
-    /// Whether the query is about stretches, not spans or one interval.
-    stretches: bool,
-    /// How many are kept of each kind.
+    /// Whether the query is about intervals of threads, not about spans or a single interval.
+    candidates: bool,
+    /// The number of intervals that are kept of each kind.
     most: usize,
     from: u64,
     to: u64,
@@ -123,7 +123,7 @@ pub(crate) struct Finder {
 
 impl Finder {
     pub(crate) fn new(query: &Query) -> Finder {
-        // One more, since the wait for the recorder does not count.
+        // One more, because the wait for the recorder does not count.
         let most = match query.pick {
             Pick::Worst(number) => (number.clamp(1, MOST_EACH) + 1).max(worst::KEPT),
             Pick::Incidents(_) => worst::KEPT,
@@ -131,7 +131,7 @@ impl Finder {
         };
         Finder {
             waits: query.may_be_unit().then(Waits::default),
-            stretches: query.span.is_none() && query.interval().is_none(),
+            candidates: query.span.is_none() && query.interval().is_none(),
             most,
             from: query.from.unwrap_or(0),
             to: query.to.unwrap_or(u64::MAX),
@@ -143,7 +143,7 @@ impl Finder {
     pub(crate) fn last_slices(&self, tracker: &Tracker) -> FxHashMap<u64, u64> {
         let lives = self.lives.iter().enumerate();
         let ended = |(index, life): (usize, &ThreadHistory)| {
-            Some((tracker.roster.koid(index as Index), life.ended?))
+            Some((tracker.known_threads.koid(index as Index), life.ended?))
         };
         lives.filter_map(ended).collect()
     }
@@ -151,13 +151,13 @@ impl Finder {
     /// How long the recorder's own threads had CPUs, if the query leaves them out.
     pub(crate) fn left_out(&self, query: &Query, tracker: &Tracker) -> Option<u64> {
         let all = query.thread.is_none() && tracker.family.process.is_none() && !query.recorder;
-        if !all || !self.stretches {
+        if !all || !self.candidates {
             return None;
         }
         let lives = self.lives.iter().enumerate();
         let is_own = |index: usize| {
-            let koid = tracker.roster.koid(index as Index);
-            tracker.family.is_recorder(&tracker.roster, koid)
+            let koid = tracker.known_threads.koid(index as Index);
+            tracker.family.is_recorder(&tracker.known_threads, koid)
         };
         let ran = lives.filter(|(index, _)| is_own(*index)).map(|(_, life)| life.ran).sum();
         Some(ran).filter(|ran| *ran > 0)
@@ -180,13 +180,13 @@ impl Sink for Finder {
             waits.begin(thread, &begin);
         }
         let (most, window) = (self.most, (self.from, self.to));
-        let stretches = self.stretches;
+        let candidates = self.candidates;
         let life = self.life(thread);
         let Begin { time, state, about, .. } = begin;
         let add = |life: &mut ThreadHistory, list: usize, from: u64, able: u64| {
             if from < time && from >= window.0 && time <= window.1 {
                 let lists = life.lists.get_or_insert_default();
-                lists[list].add(Stretch { from, able, to: time, waker: life.waker }, most);
+                lists[list].add(Candidate { from, able, to: time, waker: life.waker }, most);
             }
         };
         if life.first == 0 {
@@ -200,7 +200,7 @@ impl Sink for Finder {
         }
         life.calls |= matches!(about, About::Syscall(Some(_)));
         life.ended = (state.is_over() && life.state == State::Running).then_some(life.since);
-        if !stretches {
+        if !candidates {
             (life.state, life.since) = (state, time);
             return;
         }
@@ -330,7 +330,8 @@ impl Choices {
         own
     }
 
-    /// The wait that the report calls the worst, and why it is not an incident, if that is known and what is explained does not show it.
+    /// The wait that the report calls the worst, and why it is not an incident, if that is known and the explanation does not show the
+    /// wait.
     pub(crate) fn passed_over(
         &self,
         explained: &[usize],
@@ -367,7 +368,7 @@ fn longest_wait(
 ) -> Option<(Choice, Option<Normal>)> {
     let query = Query { pick: Pick::Worst(1), ..query.clone() };
     let longest = longest(&query, tracker, finder, threads, recorded).ok()?.into_iter().next()?;
-    let index = tracker.roster.find(longest.koid)?;
+    let index = tracker.known_threads.find(longest.koid)?;
     let life = finder.lives.get(index as usize)?;
     let normal = match threads.threads {
         Threads::All if life.is_busy() => {
@@ -412,7 +413,7 @@ pub(crate) fn choose(
     }
     if query.interval().is_some() {
         let koid = the_one(query, tracker, &threads)?;
-        let index = tracker.roster.find(koid);
+        let index = tracker.known_threads.find(koid);
         let life = index.and_then(|index| finder.lives.get(index as usize));
         let life = life.ok_or(WhyError::Nothing)?;
         let (from, to) = match query.life {
@@ -449,9 +450,9 @@ pub(crate) fn choose(
     let mut list: Vec<Choice> =
         incidents.iter().map(|unit| of_unit(unit, incidents.len())).collect();
     if wanted > 1 || all && is_open {
-        let mut waits = stretches(query, tracker, finder, &threads, &[RUNQUEUE]);
+        let mut waits = candidates(query, tracker, finder, &threads, &[RUNQUEUE]);
         waits.retain(|wait| {
-            let index = tracker.roster.find(wait.koid);
+            let index = tracker.known_threads.find(wait.koid);
             let life = index.and_then(|index| finder.lives.get(index as usize));
             life.is_some_and(ThreadHistory::sleeps)
         });
@@ -518,7 +519,7 @@ fn of_unit(unit: &Unit, incidents: usize) -> Choice {
 /// COMMAND from its start to its end.
 fn batch(tracker: &Tracker, finder: &Finder) -> Option<Choice> {
     let koid = tracker.family.process?;
-    let life = &finder.lives[tracker.roster.find(koid)? as usize];
+    let life = &finder.lives[tracker.known_threads.find(koid)? as usize];
     let begin = gate(life, koid, tracker).map_or(life.first, |gate| gate.1);
     let end = if life.state.is_over() { life.last } else { tracker.now };
     let subject = Subject::Batch;
@@ -527,7 +528,7 @@ fn batch(tracker: &Tracker, finder: &Finder) -> Option<Choice> {
 
 /// Whether COMMAND waits for its child processes for most of its life: a build, or a script.
 fn is_batch(choice: &Choice, finder: &Finder, tracker: &Tracker, known: &units::Known<'_>) -> bool {
-    let Some(index) = tracker.roster.find(choice.koid) else { return false };
+    let Some(index) = tracker.known_threads.find(choice.koid) else { return false };
     let is_child = |call| (known.class)(call) == Class::Child;
     let waits = finder.waits.as_ref().map_or(0, |waits| waits.in_calls(index, is_child));
     waits > choice.length() / 2
@@ -546,7 +547,7 @@ fn is_step(
     if unit.is_wait && (known.class)(unit.call) == Class::Io && is_local() {
         return true;
     }
-    let index = tracker.roster.find(unit.koid);
+    let index = tracker.known_threads.find(unit.koid);
     let life = index.zip(finder.waits.as_ref()).map_or(0, |(index, waits)| waits.life(index));
     life < all / 2 && (!unit.is_unusual() || unit.to - unit.from < all / LEAST_SHARE)
 }
@@ -558,9 +559,10 @@ fn is_one_request(
     tracker: &Tracker,
     known: &units::Known<'_>,
 ) -> bool {
-    let koid = |index: usize| tracker.roster.koid(index as Index);
+    let koid = |index: usize| tracker.known_threads.koid(index as Index);
     let lives = finder.lives.iter().enumerate().filter(|(_, life)| life.last > 0);
-    let mut own = lives.map(|it| it.0).filter(|&at| tracker.family.has(&tracker.roster, koid(at)));
+    let mut own =
+        lives.map(|it| it.0).filter(|&at| tracker.family.has(&tracker.known_threads, koid(at)));
     let (Some(only), None) = (own.next(), own.next()) else { return false };
     let is_remote =
         |call| matches!((known.class)(call), Class::Poll | Class::Network | Class::Socket);
@@ -568,7 +570,7 @@ fn is_one_request(
     waits > choice.length() / 2
 }
 
-/// The interval for which the file was written, if it is one that ended when the trigger fired.
+/// The interval for which the file was written, if it ended when the trigger fired.
 fn triggered(fired: &Fired, first: u64, end: u64) -> Option<Choice> {
     let name = fired.expression.split(|c: char| !c.is_ascii_alphanumeric() && c != '_').next();
     let what = match name.unwrap_or_default() {
@@ -600,7 +602,7 @@ pub(crate) fn behind(frame: &Frame, is_one: impl Fn(Index) -> bool) -> u64 {
     frame.leaves(&mut |_, step| {
         let What::Waited { shares, .. } = &step.what else { return };
         let of_these = shares.iter().filter_map(|&(tenant, nanos)| match tenant {
-            Tenant::Thread(thread) if is_one(thread) => Some(nanos),
+            OnCpu::Thread(thread) if is_one(thread) => Some(nanos),
             _ => None,
         });
         sum += of_these.sum::<u64>();
@@ -614,7 +616,7 @@ enum Threads {
     All,
     /// COMMAND's threads.
     Command,
-    /// The threads that a recording of some processes covers. The recording has other threads while they have a CPU, but not their
+    /// The threads that a recording of some processes covers. The recording contains other threads while they have a CPU, but not their
     /// wake-ups.
     Recorded(FxHashSet<u64>),
     These(Vec<u64>),
@@ -632,11 +634,11 @@ impl Chosen<'_> {
     fn has(&self, koid: u64) -> bool {
         match &self.threads {
             Threads::All => {
-                self.recorder || !self.tracker.family.is_recorder(&self.tracker.roster, koid)
+                self.recorder || !self.tracker.family.is_recorder(&self.tracker.known_threads, koid)
             }
-            Threads::Command => self.tracker.family.has(&self.tracker.roster, koid),
+            Threads::Command => self.tracker.family.has(&self.tracker.known_threads, koid),
             Threads::Recorded(koids) => {
-                let is_own = || self.tracker.family.is_recorder(&self.tracker.roster, koid);
+                let is_own = || self.tracker.family.is_recorder(&self.tracker.known_threads, koid);
                 koids.contains(&koid) && (self.recorder || !is_own())
             }
             Threads::These(koids) => koids.contains(&koid),
@@ -647,8 +649,8 @@ impl Chosen<'_> {
 /// The threads that the recording is about.
 fn recorded<'a>(query: &Query, tracker: &'a Tracker, finder: &Finder) -> Chosen<'a> {
     let of_processes = || {
-        let koid = |index: usize| tracker.roster.koid(index as Index);
-        let process = |index| tracker.roster.process(koid(index)).unwrap_or(koid(index));
+        let koid = |index: usize| tracker.known_threads.koid(index as Index);
+        let process = |index| tracker.known_threads.process(koid(index)).unwrap_or(koid(index));
         let woken = finder.lives.iter().enumerate().filter(|(_, life)| life.woken);
         let processes: FxHashSet<u64> = woken.map(|(index, _)| process(index)).collect();
         let all = (0..finder.lives.len()).filter(|&index| processes.contains(&process(index)));
@@ -673,10 +675,11 @@ fn threads<'a>(
 ) -> Result<Chosen<'a>, WhyError> {
     let recorded = recorded(query, tracker, finder);
     let Some(wanted) = &query.thread else { return Ok(recorded) };
-    let roster = &tracker.roster;
-    let of_host = |koid: u64| roster.process(koid).and_then(|process| roster.host(process));
+    let known_threads = &tracker.known_threads;
+    let of_host =
+        |koid: u64| known_threads.process(koid).and_then(|process| known_threads.host(process));
     let is_called = |koid: u64, name: &str| {
-        roster.comm(koid) == Some(name) || name.parse() == Ok(roster.tid(koid))
+        known_threads.comm(koid) == Some(name) || name.parse() == Ok(known_threads.tid(koid))
     };
     // As `client@web-1` in a merged trace.
     let at_host = wanted.rsplit_once('@');
@@ -685,13 +688,14 @@ fn threads<'a>(
             |(name, host): (&str, &str)| of_host(*koid) == Some(host) && is_called(*koid, name);
         is_called(*koid, wanted) || at_host.is_some_and(is_there)
     };
-    let mut found: Vec<u64> = roster.koids().filter(fits).collect();
+    let mut found: Vec<u64> = known_threads.koids().filter(fits).collect();
     // Among several threads with the name, those that the recording is about.
     if found.len() > 1 && found.iter().any(|koid| recorded.has(*koid)) {
         found.retain(|koid| recorded.has(*koid));
     }
     if found.is_empty() {
-        let names: Vec<&str> = roster.koids().filter_map(|koid| roster.comm(koid)).collect();
+        let names: Vec<&str> =
+            known_threads.koids().filter_map(|koid| known_threads.comm(koid)).collect();
         let near = fxtrec_units::nearest::nearest(wanted, names, 3);
         let near = near.into_iter().map(str::to_owned).collect();
         return Err(WhyError::NoThread { name: wanted.clone(), near });
@@ -705,11 +709,14 @@ fn the_one(query: &Query, tracker: &Tracker, chosen: &Chosen<'_>) -> Result<u64,
         Threads::These(koids) => match koids[..] {
             [koid] => Ok(koid),
             _ => {
-                let roster = &tracker.roster;
+                let known_threads = &tracker.known_threads;
                 let id = |koid: &u64| {
-                    let tid = roster.tid(*koid);
+                    let tid = known_threads.tid(*koid);
                     // Another host of a merged trace may have the same id.
-                    match roster.process(*koid).and_then(|process| roster.host(process)) {
+                    match known_threads
+                        .process(*koid)
+                        .and_then(|process| known_threads.host(process))
+                    {
                         Some(host) => format!("{tid}@{}", fxtrec_units::escape::line(host)),
                         None => tid.to_string(),
                     }
@@ -762,7 +769,7 @@ fn spans(
     if found.is_empty() { Err(WhyError::Nothing) } else { Ok(found) }
 }
 
-/// Keeps those that the query selects, the longest first.
+/// Keeps the intervals that the query selects, the longest first.
 fn pick(query: &Query, found: &mut Vec<Choice>) {
     found.sort_by_key(|choice| (u64::MAX - choice.length(), choice.from, choice.koid));
     match query.pick {
@@ -789,12 +796,13 @@ fn worst_span(query: &Query, finder: &Finder, threads: &Chosen<'_>) -> Option<Ch
 /// ready. Without a recorder, COMMAND does not wait like this.
 fn gate(life: &ThreadHistory, koid: u64, tracker: &Tracker) -> Option<(u64, u64)> {
     let (waker, since, until) = life.first_woken?;
-    let by_recorder = tracker.family.is_recorder(&tracker.roster, tracker.roster.koid(waker?));
+    let by_recorder =
+        tracker.family.is_recorder(&tracker.known_threads, tracker.known_threads.koid(waker?));
     (by_recorder && tracker.family.is_command(koid)).then_some((since, until))
 }
 
-/// The stretches of the lists, as delays.
-fn stretches(
+/// The intervals of the lists, as delays.
+fn candidates(
     query: &Query,
     tracker: &Tracker,
     finder: &Finder,
@@ -804,16 +812,16 @@ fn stretches(
     let last_slices = finder.last_slices(tracker);
     let mut found = Vec::new();
     for (index, life) in finder.lives.iter().enumerate() {
-        let koid = tracker.roster.koid(index as Index);
+        let koid = tracker.known_threads.koid(index as Index);
         let Some(kept) = life.lists.as_ref().filter(|_| threads.has(koid)) else { continue };
         let gate = gate(life, koid, tracker);
-        for &Stretch { from, able, to, waker } in lists.iter().flat_map(|&list| &kept[list].0) {
+        for &Candidate { from, able, to, waker } in lists.iter().flat_map(|&list| &kept[list].0) {
             if gate.is_some_and(|gate| gate.0 == from) {
                 continue;
             }
-            let waker = waker.map(|waker| tracker.roster.koid(waker));
+            let waker = waker.map(|waker| tracker.known_threads.koid(waker));
             let delay = Delay { koid, from, able, to, waker };
-            let process = |koid| tracker.roster.process(koid);
+            let process = |koid| tracker.known_threads.process(koid);
             let is_own = |waker| process(koid).is_some() && process(waker) == process(koid);
             let of_others = waker.filter(|waker| !is_own(*waker));
             let ended = of_others.and_then(|waker| last_slices.get(&waker)).copied();
@@ -827,7 +835,7 @@ fn stretches(
     found
 }
 
-/// The longest stretches of the requested kind, or of the first kind with any.
+/// The longest intervals of the requested kind, or of the first kind that has any.
 fn longest(
     query: &Query,
     tracker: &Tracker,
@@ -849,8 +857,8 @@ fn longest(
         ],
     };
     for &(lists, metric) in metrics {
-        let mut found = stretches(query, tracker, finder, threads, lists);
-        // The rest of a wait for the end of another thread is also a stretch of the other list.
+        let mut found = candidates(query, tracker, finder, threads, lists);
+        // The rest of a wait for the end of another thread is also an interval of the other list.
         found.sort_by_key(|delay| (delay.koid, delay.from, delay.to));
         found.dedup_by_key(|delay| (delay.koid, delay.from, delay.to));
         if query.metric.is_none() {

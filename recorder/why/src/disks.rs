@@ -10,7 +10,7 @@ use fxtrec_blame::track::{About, Begin, By, Request, Sink, Tracker};
 /// The maximum number of requests that are kept; these are the last ones.
 const MOST: usize = 8192;
 
-/// A request that somebody waited for, from when it was made until it was done.
+/// A request that some thread waited for, from when it was made until it was done.
 #[derive(Clone, Copy, Debug)]
 struct Done {
     by: Index,
@@ -23,7 +23,7 @@ struct Done {
 /// Collects the requests within a time.
 #[derive(Debug)]
 pub(crate) struct Collector {
-    /// Requests outside of this time do not matter.
+    /// Requests outside of this time are irrelevant.
     within: (u64, u64),
     /// The wakeup that comes before its request.
     woken: Option<(u64, Origin)>,

@@ -9,8 +9,8 @@ use fxtrec_blame::chain::{self, Blocked, Ended, Frame, Step, Wakers, What};
 use fxtrec_blame::origins::Origin;
 use fxtrec_blame::parts::{self, EndedBy, Key, divide, ended_by};
 use fxtrec_blame::pass::{self, Follower, Interval, Keeper};
-use fxtrec_blame::threads::{Index, Roster};
-use fxtrec_blame::track::{Begin, By, Lock, Request, Sink, Tenant, Tracker};
+use fxtrec_blame::threads::{Index, KnownThreads};
+use fxtrec_blame::track::{Begin, By, Lock, OnCpu, Request, Sink, Tracker};
 use fxtrec_blame::{Class, log};
 use fxtrec_report::stacks::Recorded;
 use fxtrec_sched::State;
@@ -26,7 +26,7 @@ use crate::choose::{Choice, Finder, behind, choose};
 use crate::disks::{Collector, Requests};
 use crate::places::Places;
 use crate::sentence;
-use crate::sentence::{nanos, party};
+use crate::sentence::{name_and_id, nanos};
 use crate::{Compared, Query, Subject, WhyError, units, waits};
 use crate::{advice, answer};
 
@@ -44,39 +44,49 @@ pub(crate) struct Names<'a> {
 
 impl Names<'_> {
     pub(crate) fn who(&self, thread: Index) -> Who {
-        self.who_of(self.tracker.roster.koid(thread))
+        self.who_of(self.tracker.known_threads.koid(thread))
     }
 
     pub(crate) fn who_of(&self, koid: u64) -> Who {
-        let roster = &self.tracker.roster;
-        let comm = roster.comm(koid).unwrap_or_default().to_owned();
-        let host = roster.process(koid).and_then(|process| roster.host(process));
-        Who { koid, tid: roster.tid(koid), comm, host: host.map(str::to_owned) }
+        let known_threads = &self.tracker.known_threads;
+        let comm = known_threads.comm(koid).unwrap_or_default().to_owned();
+        let host = known_threads.process(koid).and_then(|process| known_threads.host(process));
+        Who { koid, tid: known_threads.tid(koid), comm, host: host.map(str::to_owned) }
     }
 
     /// Whether the recording is of one user's processes, with stand-ins for threads of others.
     pub(crate) fn has_stand_ins(&self) -> bool {
-        let roster = &self.tracker.roster;
-        let is_one =
-            |koid| roster.comm(koid).is_some_and(|comm| stand_in(comm, roster.tid(koid)).is_some());
-        roster.koids().any(is_one)
+        let known_threads = &self.tracker.known_threads;
+        let is_one = |koid| {
+            known_threads
+                .comm(koid)
+                .is_some_and(|comm| stand_in(comm, known_threads.tid(koid)).is_some())
+        };
+        known_threads.koids().any(is_one)
     }
 
-    /// The last known cgroup of the thread's process.
+    /// The cgroup of the thread's process, unless that has moved.
     pub(crate) fn cgroup_of(&self, thread: Index) -> Option<&str> {
-        let roster = &self.tracker.roster;
-        roster.cgroup(roster.process(roster.koid(thread))?)
+        let known_threads = &self.tracker.known_threads;
+        known_threads.only_cgroup(known_threads.process(known_threads.koid(thread))?)
+    }
+
+    /// The cgroup of a thread that had a CPU, if it is neither that of the thread that waited for it nor the root, as for kernel threads.
+    pub(crate) fn other_cgroup(&self, tenant: OnCpu, waiter: Index) -> Option<&str> {
+        let OnCpu::Thread(thread) = tenant else { return None };
+        let (own, other) = (self.cgroup_of(waiter)?, self.cgroup_of(thread)?);
+        (own != other && other != "/").then_some(other)
     }
 
     /// Whether the thread belongs to the recorder.
     pub(crate) fn is_recorder(&self, thread: Index) -> bool {
-        let roster = &self.tracker.roster;
-        self.tracker.family.is_recorder(roster, roster.koid(thread))
+        let known_threads = &self.tracker.known_threads;
+        self.tracker.family.is_recorder(known_threads, known_threads.koid(thread))
     }
 
     /// Whether the recording has stacks of this thread, if it waited for long.
     pub(crate) fn has_stacks_of(&self, thread: Index) -> bool {
-        let koid = Koid(self.tracker.roster.koid(thread));
+        let koid = Koid(self.tracker.known_threads.koid(thread));
         self.stacks.as_ref().is_some_and(|stacks| stacks.is_about(koid))
     }
 
@@ -112,7 +122,7 @@ impl Names<'_> {
             began.map(|began| self.requests.beside((by, origin), (began, done), self.tracker));
         let beside = beside.unwrap_or_default();
         let of_all: u64 = beside.iter().map(|it| it.1).sum();
-        // Small requests do not hold up a large one, and do not matter if there are large ones too.
+        // Small requests do not delay a large one, and are irrelevant if there are large ones too.
         let matters = |it: &(Index, u64)| it.1 >= bytes && it.1 >= of_all / 10;
         let beside = beside.into_iter().filter(matters).take(MOST_BESIDE);
         let beside: Vec<OtherRequests> =
@@ -129,8 +139,9 @@ impl Names<'_> {
             (_, None, Some(length)) => format!("{} queued and in the device", nanos(length)),
             (_, None, None) => String::new(),
         };
-        let whose =
-            |it: &OtherRequests| format!("{} of {}", text::bytes(it.bytes), party(&it.thread));
+        let whose = |it: &OtherRequests| {
+            format!("{} of {}", text::bytes(it.bytes), name_and_id(&it.thread))
+        };
         let whose: Vec<String> = beside.iter().map(whose).collect();
         let times = match (whose.is_empty(), operation) {
             (false, Some((_, disk))) => {
@@ -153,7 +164,7 @@ impl Names<'_> {
         }
     }
 
-    /// What the system call was about in which a thread was blocked.
+    /// The file or socket that the system call in which a thread was blocked referred to.
     pub(crate) fn object(&self, koid: u64, step: &Step, blocked: &Blocked) -> Option<Object> {
         let stacks = self.stacks.as_ref()?;
         let until = match blocked.ended {
@@ -166,7 +177,7 @@ impl Names<'_> {
         }
         let (stack, _) = stacks.of_wait(Koid(koid), (blocked.since, until))?;
         let waited = stacks.waited_for(stack)?;
-        let process = |koid: u64| self.tracker.roster.process(koid);
+        let process = |koid: u64| self.tracker.known_threads.process(koid);
         // Hosts may have the same addresses and ids.
         let host = self.who_of(koid).host;
         let other = waited.peer.filter(|pid| host.is_none() && process(koid) != Some(*pid));
@@ -174,13 +185,13 @@ impl Names<'_> {
         let peer = end.map(|end| end.0).or(other);
         let peer = peer.map(|koid| self.who_of(koid)).filter(|who| !who.comm.is_empty());
         let waker = match blocked.ended {
-            Ended::Woken(By::Thread(waker)) => process(self.tracker.roster.koid(waker)),
+            Ended::Woken(By::Thread(waker)) => process(self.tracker.known_threads.koid(waker)),
             _ => None,
         };
         let mut text = fxtrec_units::escape::line(&waited.to_string()).into_owned();
         if let Some(who) = peer.as_ref().filter(|who| waker.is_none() || process(who.koid) != waker)
         {
-            text += &format!(" ({})", party(who));
+            text += &format!(" ({})", name_and_id(who));
         }
         let WaitedFor { descriptor, kind, path, device, local, remote, .. } = waited.clone();
         Some(Object { kind, fd: descriptor, path, device, local, remote, peer, text })
@@ -204,7 +215,7 @@ impl Names<'_> {
 
     /// Whether a thread that woke another at this time ended then, without having left its CPU in between.
     pub(crate) fn ended_then(&self, thread: Index, time: u64) -> bool {
-        let koid = self.tracker.roster.koid(thread);
+        let koid = self.tracker.known_threads.koid(thread);
         self.last_slices.get(&koid).is_some_and(|begin| *begin <= time)
     }
 
@@ -244,7 +255,7 @@ pub(crate) fn explain_keeping<'r>(
     syscall: impl Fn(&str, u64) -> Option<&'static str>,
     keep: Keep,
 ) -> Result<Answer, WhyError> {
-    let mut tracker = Tracker::new(Roster::default());
+    let mut tracker = Tracker::new(KnownThreads::default());
     let finder = Finder::new(query);
     let mut requests = Requests::default();
     let (finder, keeper) = match query.interval().filter(|_| keep.at_once) {
@@ -263,12 +274,12 @@ pub(crate) fn explain_keeping<'r>(
     };
     let places = stacks.as_ref().map(Places::of);
     let choices = {
-        let (roster, origin) = (&tracker.roster, &tracker.origin);
+        let (known_threads, origin) = (&tracker.known_threads, &tracker.origin);
         let known = units::Known {
             end: tracker.now,
-            koid: &|thread| roster.koid(thread),
-            comm: &|koid| roster.comm(koid),
-            process: &|koid| roster.process(koid),
+            koid: &|thread| known_threads.koid(thread),
+            comm: &|koid| known_threads.comm(koid),
+            process: &|koid| known_threads.process(koid),
             class: &|call| {
                 let name = call.map(|number| syscall(&origin.machine, number));
                 match (origin.causes.has(Cause::Syscall), name) {
@@ -312,16 +323,16 @@ pub(crate) fn explain_keeping<'r>(
     let mut frames = vec![kept; intervals.len()];
     let mut meanwhile = Vec::new();
     if frames.iter().any(Option::is_none) {
-        let mut roster = Roster::default();
-        roster.with_names_of(tracker.roster);
+        let mut known_threads = KnownThreads::default();
+        known_threads.with_names_of(tracker.known_threads);
         // The first pass has found the threads of COMMAND and of the recorder; this pass might not contain the records of which thread
         // created another.
         let family = tracker.family;
-        tracker = Tracker::new(roster);
+        tracker = Tracker::new(known_threads);
         tracker.family = family;
         // An interval may be over before there is any record of its thread.
         for choice in choices {
-            tracker.roster.index(choice.koid);
+            tracker.known_threads.index(choice.koid);
         }
         let follower = Follower::new(&intervals, Wakers::Followed, keep.most, |_, at, frame| {
             frames[at] = Some(frame);
@@ -342,7 +353,7 @@ pub(crate) fn explain_keeping<'r>(
     }
     if let Some(places) = &places {
         for frame in frames.iter_mut().flatten() {
-            places.tell(frame, &|thread| tracker.roster.koid(thread));
+            places.tell(frame, &|thread| tracker.known_threads.koid(thread));
         }
     }
     let names = Names { tracker: &tracker, syscall: &syscall, last_slices, stacks, requests };
@@ -386,7 +397,7 @@ pub(crate) fn explain_keeping<'r>(
     Ok(Answer { format: "fxtrec-why", version: VERSION, trace, explanations, part_of, passed_over })
 }
 
-/// How long a request must take, in nanoseconds, for others of the same disk to be named; and how many of those are.
+/// The minimum length of a request, in nanoseconds, for which others of the same disk are named; and the maximum number of others.
 const LEAST_SHARED: u64 = 1_000_000;
 const MOST_BESIDE: usize = 2;
 
@@ -466,16 +477,16 @@ impl<'a> Ran<'a> {
         for (thread, (from, has_cpu)) in std::mem::take(&mut self.since) {
             self.add(thread, (from, tracker.now), has_cpu);
         }
-        let roster = &tracker.roster;
+        let known_threads = &tracker.known_threads;
         type Sums = FxHashMap<Index, (u64, u64)>;
         let list = |((interval, sums), kept): ((&Interval, Sums), Meanwhile)| {
             let counts = |thread: Index| {
-                let koid = roster.koid(thread);
+                let koid = known_threads.koid(thread);
                 let family = &tracker.family;
                 koid != interval.koid
                     && match family.process {
-                        Some(_) => family.has(roster, koid),
-                        None => !family.is_recorder(roster, koid),
+                        Some(_) => family.has(known_threads, koid),
+                        None => !family.is_recorder(known_threads, koid),
                     }
             };
             let mut longest: Vec<(Index, u64, u64)> = sums
@@ -571,7 +582,11 @@ fn tell(choice: &Choice, frame: &Frame, meanwhile: &Meanwhile, names: &Names<'_>
             .longest
             .iter()
             .filter(|it| it.1 > 0)
-            .map(|&(thread, ns, _)| Share { tenant: "thread", thread: Some(names.who(thread)), ns })
+            .map(|&(thread, ns, _)| {
+                let cgroup = names.other_cgroup(OnCpu::Thread(thread), frame.thread);
+                let (thread, cgroup) = (Some(names.who(thread)), cgroup.map(str::to_owned));
+                Share { tenant: "thread", thread, cgroup, ns }
+            })
             .collect(),
         recorder_ns: behind(frame, |thread| names.is_recorder(thread)),
         blame: blame(frame, names),
@@ -582,22 +597,22 @@ fn tell(choice: &Choice, frame: &Frame, meanwhile: &Meanwhile, names: &Names<'_>
     }
 }
 
-fn tenant_name(tenant: Tenant) -> &'static str {
+fn tenant_name(tenant: OnCpu) -> &'static str {
     match tenant {
-        Tenant::Thread(_) => "thread",
-        Tenant::Idle => "idle",
-        Tenant::OutOfScope => "out_of_scope",
-        Tenant::Unknown => "unknown",
+        OnCpu::Thread(_) => "thread",
+        OnCpu::Idle => "idle",
+        OnCpu::OutOfScope => "out_of_scope",
+        OnCpu::Unknown => "unknown",
     }
 }
 
 /// The parts of a thread's own time, the longest first.
 pub(crate) fn blame(frame: &Frame, names: &Names<'_>) -> Vec<Part> {
     let sums = parts::sums(frame, |blocked| names.class(blocked));
-    sums.into_iter().map(|(key, sum)| part(&key, sum, names)).collect()
+    sums.into_iter().map(|(key, sum)| part(&key, sum, frame.thread, names)).collect()
 }
 
-fn part(key: &Key, (ns, times): (u64, u64), names: &Names<'_>) -> Part {
+fn part(key: &Key, (ns, times): (u64, u64), waiter: Index, names: &Names<'_>) -> Part {
     let mut part = Part {
         part: "",
         ns,
@@ -620,7 +635,8 @@ fn part(key: &Key, (ns, times): (u64, u64), names: &Names<'_>) -> Part {
         Key::Waiting(tenant) => {
             part.part = "waiting";
             part.tenant = Some(tenant_name(*tenant));
-            if let Tenant::Thread(thread) = tenant {
+            part.cgroup = names.other_cgroup(*tenant, waiter).map(str::to_owned);
+            if let OnCpu::Thread(thread) = tenant {
                 part.thread = Some(names.who(*thread));
             }
         }
@@ -657,17 +673,17 @@ fn links(frame: &Frame, names: &Names<'_>) -> Vec<Link> {
     let mut links = Vec::new();
     frame.leaves(&mut |path: &[Index], step: &Step| {
         let thread = path.last().copied().unwrap_or(frame.thread);
-        links.push(link(step, path.len() - 1, names.who(thread), names));
+        links.push(link(step, path.len() - 1, thread, names));
     });
     links
 }
 
-fn link(step: &Step, depth: usize, thread: Who, names: &Names<'_>) -> Link {
+fn link(step: &Step, depth: usize, index: Index, names: &Names<'_>) -> Link {
     let mut link = Link {
         from_ns: step.from,
         to_ns: step.to,
         depth,
-        thread,
+        thread: names.who(index),
         state: "",
         cpu: None,
         cpu_name: None,
@@ -710,14 +726,15 @@ fn link(step: &Step, depth: usize, thread: Who, names: &Names<'_>) -> Link {
                 .map(|&(tenant, ns)| Share {
                     tenant: tenant_name(tenant),
                     thread: match tenant {
-                        Tenant::Thread(thread) => Some(names.who(thread)),
+                        OnCpu::Thread(thread) => Some(names.who(thread)),
                         _ => None,
                     },
+                    cgroup: names.other_cgroup(tenant, index).map(str::to_owned),
                     ns,
                 })
                 .collect();
             if rest > 0 {
-                link.tenants.push(Share { tenant: "others", thread: None, ns: rest });
+                link.tenants.push(Share { tenant: "others", thread: None, cgroup: None, ns: rest });
             }
         }
         What::Throttled { cgroup } => {

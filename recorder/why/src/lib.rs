@@ -5,8 +5,8 @@
 //!   second pass  records -> what threads do -> the log of that interval          its steps, followed backwards
 //! ```
 //!
-//! If the query fixes the interval (a thread's life, or a time range), the log is kept in the first pass. A second pass is only needed if
-//! the log had no room for the whole interval.
+//! If the query fixes the interval (a thread's life, or a time range), the log is kept in the first pass. A second pass is needed only if
+//! the log had no space for the whole interval.
 //!
 //! The states of threads come from the [scheduling machine](fxtrec_sched), as in the report. `docs/reference/why.md` defines every part.
 //! The parts of an interval sum up to its length, and the links of its chain tile it, to the nanosecond; unknown time is a part too.
@@ -114,7 +114,7 @@ pub enum Pick {
     Over(u64),
     /// All that contain this time.
     At(u64),
-    /// This many different incidents: the worst of each thread, and none that is the cause of another.
+    /// This number of different incidents: the worst of each thread, and none that is the cause of another.
     Incidents(usize),
 }
 
@@ -164,7 +164,7 @@ pub enum Triggered {
     Span,
 }
 
-/// Why an interval was chosen.
+/// The reason why an interval was chosen.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Subject {
     /// A span; `count` spans have this name, and `median` is their median length.
@@ -206,11 +206,11 @@ pub struct Compared {
     /// The system call of the idle waits between units, or of this wait.
     pub call: Option<u64>,
     pub is_unusual: bool,
-    /// How many others are unusually long.
+    /// The number of other units or waits that are unusually long.
     pub others: u64,
 }
 
-/// Why nothing can be explained.
+/// The reason why nothing can be explained.
 #[derive(Debug)]
 #[non_exhaustive]
 pub enum WhyError {

@@ -3,7 +3,7 @@
 //! The activity of a thread in an interval is summed up, and the sentence names the largest sum. If the thread was mostly blocked, and one
 //! thread ended most of that time, the sentence also describes the activity of that thread in that time.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use fxt_reader::Koid;
@@ -26,9 +26,9 @@ use fxtrec_blame::origins::OWN_TIMER;
 use fxtrec_blame::origins::Origin;
 use fxtrec_blame::parts::divide;
 use fxtrec_blame::threads::Index;
-use fxtrec_blame::track::{By, Lock, Reason, Tenant};
+use fxtrec_blame::track::{By, Lock, OnCpu, Reason};
 
-/// Maximum number of wakers that are named one after the other.
+/// Maximum number of wakers that are named one after another.
 const MOST_DEEP: usize = 6;
 
 /// Maximum number of threads that had the CPU and are named.
@@ -37,7 +37,7 @@ const MOST_NAMED: usize = 2;
 /// Text for a thread that is blocked outside of system calls.
 pub(crate) const OUTSIDE: &str = "outside of system calls (a page fault, or a kernel thread)";
 
-/// Number of waits ended by timers from which the sentence counts them: the program keeps retrying something.
+/// The number of waits ended by timers from which on the sentence counts them: the program is retrying something.
 const RETRIED: usize = 3;
 
 /// Prefixes of the names of the C library's files.
@@ -58,7 +58,7 @@ pub(crate) fn nanos(nanos: u64) -> String {
 }
 
 /// The name of a thread in sentences: `cc1[1234]`, or `cc1[1234]@host` in a merged trace.
-pub(crate) fn party(who: &Who) -> String {
+pub(crate) fn name_and_id(who: &Who) -> String {
     if let Some(name) = stand_in(&who.comm, who.tid) {
         return name.to_owned();
     }
@@ -79,12 +79,12 @@ struct Group<'a> {
     tries: usize,
     /// The last of them: whose it was, and when it began.
     wait: Option<(Index, u64)>,
-    /// The longest of them, and whose that is.
+    /// The longest of them, and its thread.
     longest: Option<(Index, &'a Step)>,
     frames: Vec<&'a Frame>,
     /// The activity of the owner of the lock, if it did not end the wait.
     holders: Vec<&'a Frame>,
-    /// Why a waker is not followed.
+    /// The reason why a waker is not followed.
     stopped: Option<Reason>,
 }
 
@@ -118,8 +118,9 @@ struct Sums<'a> {
     irq: u64,
     waited: u64,
     woken: u64,
+    waiters: BTreeSet<Index>,
     cpus: FxHashMap<u16, u64>,
-    tenants: FxHashMap<Tenant, u64>,
+    tenants: FxHashMap<OnCpu, u64>,
     throttled: u64,
     packet: u64,
     request: u64,
@@ -144,6 +145,7 @@ impl<'a> Sums<'a> {
                 }
                 What::Waited { cpu, woken, shares } => {
                     sums.waited += length;
+                    sums.waiters.insert(thread);
                     sums.woken += if woken.is_some() { length } else { 0 };
                     *sums.cpus.entry(cpu.0).or_default() += length;
                     for &(tenant, nanos) in shares {
@@ -175,7 +177,8 @@ impl<'a> Sums<'a> {
                     let why =
                         Why { class, uninterruptible, syscall, lock, by_stack, by, by_packet };
                     let group = sums.blocked.entry(why).or_default();
-                    let object = names.object(names.tracker.roster.koid(thread), step, blocked);
+                    let object =
+                        names.object(names.tracker.known_threads.koid(thread), step, blocked);
                     if group.count == 0 {
                         group.object = object;
                     } else if group.object != object {
@@ -207,42 +210,43 @@ impl<'a> Sums<'a> {
     }
 
     /// The parts of the sentence about them, the longest first.
-    fn told(self, names: &Names<'_>, depth: usize) -> Vec<(u64, Clause)> {
-        let mut told = Vec::new();
+    fn reported(self, names: &Names<'_>, depth: usize) -> Vec<(u64, Clause)> {
+        let mut reported = Vec::new();
         if self.ran > 0 {
-            told.push((self.ran, self.ran_clause(names)));
+            reported.push((self.ran, self.ran_clause(names)));
         }
         if self.waited > 0 {
-            told.push((self.waited, self.waited_clause(names)));
+            reported.push((self.waited, self.waited_clause(names)));
         }
         if self.throttled > 0 {
-            told.push((self.throttled, self.throttled_clause(names)));
+            reported.push((self.throttled, self.throttled_clause(names)));
         }
         if self.packet > 0 {
             let text = format!("sent a packet that was on its way for {}", nanos(self.packet));
-            told.push((self.packet, Clause { passive: false, text }));
+            reported.push((self.packet, Clause { passive: false, text }));
         }
         if self.request > 0 {
             let text = format!("began a request to a disk that took {}", nanos(self.request));
-            told.push((self.request, Clause { passive: false, text }));
+            reported.push((self.request, Clause { passive: false, text }));
         }
         let mut unknown: Vec<(Reason, u64)> = self.unknown.iter().map(|(a, b)| (*a, *b)).collect();
         unknown.sort_unstable();
         for (reason, length) in unknown {
             let text = format!("unknown for {} ({})", nanos(length), reason.text());
-            told.push((length, Clause { passive: true, text }));
+            reported.push((length, Clause { passive: true, text }));
         }
         let mut groups: Vec<(Why, Group<'_>)> = self.blocked.into_iter().collect();
         groups.sort_by_key(|(why, group)| (u64::MAX - group.nanos, why.syscall, why.lock));
-        let longest = told.iter().map(|told| told.0).max().unwrap_or(0);
+        let longest = reported.iter().map(|reported| reported.0).max().unwrap_or(0);
         for (at, (why, group)) in groups.iter().enumerate() {
-            // Only for the longest one, the sentence describes the activity of the waker.
+            // Only for the longest activity, the sentence describes the activity of the waker.
             let follow = at == 0 && group.nanos >= longest && depth < MOST_DEEP;
-            told.push((group.nanos, blocked_clause(why, group, names, follow.then_some(depth))));
+            reported
+                .push((group.nanos, blocked_clause(why, group, names, follow.then_some(depth))));
         }
         // The sort is stable: equal lengths keep their order.
-        told.sort_by_key(|told| u64::MAX - told.0);
-        told
+        reported.sort_by_key(|reported| u64::MAX - reported.0);
+        reported
     }
 
     fn ran_clause(&self, names: &Names<'_>) -> Clause {
@@ -263,7 +267,7 @@ impl<'a> Sums<'a> {
         let recorded = names.stacks.as_ref().filter(|_| self.ran >= LEAST_RAN)?;
         let mut slices: FxHashMap<u64, Vec<(u64, u64)>> = FxHashMap::default();
         for &(thread, from, to) in &self.slices {
-            slices.entry(names.tracker.roster.koid(thread)).or_default().push((from, to));
+            slices.entry(names.tracker.known_threads.koid(thread)).or_default().push((from, to));
         }
         for list in slices.values_mut() {
             list.sort_unstable();
@@ -285,10 +289,10 @@ impl<'a> Sums<'a> {
     }
 
     fn waited_clause(&self, names: &Names<'_>) -> Clause {
-        let mut tenants: Vec<(Tenant, u64)> = self.tenants.iter().map(|(a, b)| (*a, *b)).collect();
+        let mut tenants: Vec<(OnCpu, u64)> = self.tenants.iter().map(|(a, b)| (*a, *b)).collect();
         tenants.sort_unstable_by_key(|&(tenant, length)| (u64::MAX - length, tenant));
         let threads: u64 =
-            tenants.iter().filter(|it| matches!(it.0, Tenant::Thread(_))).map(|it| it.1).sum();
+            tenants.iter().filter(|it| matches!(it.0, OnCpu::Thread(_))).map(|it| it.1).sum();
         let length = nanos(self.waited);
         let (cpu, which, ran_on) = match self.cpus.keys().collect::<Vec<_>>()[..] {
             [cpu] => (format!("CPU {}", names.tracker.cpus.name(*cpu)), ", which", "where"),
@@ -296,8 +300,8 @@ impl<'a> Sums<'a> {
         };
         let largest = tenants.first().map(|it| it.0);
         match largest {
-            Some(Tenant::Thread(_)) => {
-                let by = antagonists(&tenants, threads, names);
+            Some(OnCpu::Thread(_)) => {
+                let by = antagonists(&tenants, threads, &self.waiters, names);
                 match self.woken > self.waited / 2 {
                     true => Clause {
                         passive: false,
@@ -308,28 +312,28 @@ impl<'a> Sums<'a> {
                     }
                 }
             }
-            Some(Tenant::Idle) => Clause {
+            Some(OnCpu::Idle) => Clause {
                 passive: false,
                 text: format!("waited {length} for {cpu}{which} was idle"),
             },
             // This is rare in a recording of some threads, except in older recordings, which name only the first thread that took the CPU.
-            Some(Tenant::OutOfScope) => Clause {
+            Some(OnCpu::OutOfScope) => Clause {
                 passive: false,
                 text: match threads {
                     0 => format!(
-                        "waited {length} for {cpu}, whose occupant is outside the scope of the recording"
+                        "waited {length} for {cpu} (the scope of the recording excludes what ran there)"
                     ),
                     _ => format!(
                         "waited {length} for {cpu}: {} ran on it for {}, and threads outside the scope of the recording for {}",
-                        antagonists(&tenants, threads, names),
+                        antagonists(&tenants, threads, &self.waiters, names),
                         nanos(threads),
                         nanos(tenants[0].1)
                     ),
                 },
             },
-            Some(Tenant::Unknown) | None => Clause {
+            Some(OnCpu::Unknown) | None => Clause {
                 passive: false,
-                text: format!("waited {length} for {cpu}, whose occupant is unknown"),
+                text: format!("waited {length} for {cpu} (what ran there is unknown)"),
             },
         }
     }
@@ -345,12 +349,25 @@ impl<'a> Sums<'a> {
     }
 }
 
-/// The threads that had the CPU, as text.
-fn antagonists(tenants: &[(Tenant, u64)], threads: u64, names: &Names<'_>) -> String {
+/// Threads, with the cgroup that they are in, if this is another one than that of the thread that they disturb.
+pub(crate) fn in_cgroup(threads: String, cgroup: Option<&str>) -> String {
+    match cgroup {
+        Some(cgroup) => format!("{threads} (cgroup {})", fxtrec_units::escape::line(cgroup)),
+        None => threads,
+    }
+}
+
+/// The threads that had the CPU for which `waiters` waited, as text.
+fn antagonists(
+    tenants: &[(OnCpu, u64)],
+    threads: u64,
+    waiters: &BTreeSet<Index>,
+    names: &Names<'_>,
+) -> String {
     let all: Vec<(Index, u64)> = tenants
         .iter()
         .filter_map(|&(tenant, length)| match tenant {
-            Tenant::Thread(thread) => Some((thread, length)),
+            OnCpu::Thread(thread) => Some((thread, length)),
             _ => None,
         })
         .collect();
@@ -365,9 +382,25 @@ fn antagonists(tenants: &[(Tenant, u64)], threads: u64, names: &Names<'_>) -> St
     let all: Vec<(Index, u64)> = all.into_iter().filter(|it| stand_in(it.0).is_none()).collect();
     let worth = all.iter().take_while(|it| it.1 >= threads / 10).count();
     let worth = worth.clamp(usize::from(kinds.is_empty()), MOST_NAMED).min(all.len());
-    let mut named: Vec<String> = all[..worth].iter().map(|it| party(&names.who(it.0))).collect();
+    let cgroup = |thread: Index| {
+        let mut waiters = waiters.iter();
+        let of = |waiter: &Index| names.other_cgroup(OnCpu::Thread(thread), *waiter);
+        let first = waiters.next().and_then(of)?;
+        waiters.all(|waiter| of(waiter).is_some()).then_some(first)
+    };
+    let cgroups: Vec<Option<&str>> = all[..worth].iter().map(|it| cgroup(it.0)).collect();
+    let of_all =
+        cgroups.first().copied().flatten().filter(|it| cgroups.iter().all(|of| *of == Some(*it)));
+    let mut named: Vec<String> = Vec::new();
+    for ((thread, _), cgroup) in all[..worth].iter().zip(&cgroups) {
+        let cgroup = cgroup.filter(|_| of_all.is_none());
+        named.push(in_cgroup(name_and_id(&names.who(*thread)), cgroup));
+    }
+    if let Some(last) = named.pop() {
+        named.push(in_cgroup(last, of_all));
+    }
     named.extend(kinds.iter().map(|&kind| kind.to_owned()));
-    // Parts that are too small to matter are not causes.
+    // Parts that are too small are not named as causes.
     let rest: u64 = all[worth..].iter().map(|it| it.1).sum();
     match all.len() - worth {
         _ if rest < threads / 10 => {}
@@ -460,12 +493,13 @@ fn blocked_clause(
                 Some(done) => format!(", {} of it until {done}", nanos(longest)),
                 None => format!("{each} until woken by {}", names.tracker.origins.text(origin)),
             };
-            let told = match follow {
+            let reported = match follow {
                 Some(depth) => phrase(&group.frames, names, depth + 1),
                 None => String::new(),
             };
-            if let (false, Some(frame)) = (told.is_empty(), group.frames.first()) {
-                text += &format!("; until then {} {told}", party(&names.who(frame.thread)));
+            if let (false, Some(frame)) = (reported.is_empty(), group.frames.first()) {
+                text +=
+                    &format!("; until then {} {reported}", name_and_id(&names.who(frame.thread)));
             }
         }
         Some(Waker::Unknown) => text += "; its waker is unknown",
@@ -477,23 +511,24 @@ fn blocked_clause(
                     None => "",
                 };
                 let last = if is_counted { "finally " } else { "" };
-                text += &format!(" until {last}woken by {}{likely}", party(&names.who(waker)));
+                text +=
+                    &format!(" until {last}woken by {}{likely}", name_and_id(&names.who(waker)));
             }
-            let told = match follow {
+            let reported = match follow {
                 Some(depth) => phrase(&group.frames, names, depth + 1),
                 None => String::new(),
             };
-            if !told.is_empty() {
-                text += &format!(", which {told}");
+            if !reported.is_empty() {
+                text += &format!(", which {reported}");
             } else if let (Some(_), Some(reason)) = (follow, group.stopped) {
                 text += &format!(" ({})", reason.text());
             }
         }
     }
     if let (Some(depth), Some(owner)) = (follow, owner) {
-        let told = phrase(&group.holders, names, depth + 1);
-        if !told.is_empty() {
-            text += &format!("; meanwhile {} {told}", party(&names.who(owner)));
+        let reported = phrase(&group.holders, names, depth + 1);
+        if !reported.is_empty() {
+            text += &format!("; meanwhile {} {reported}", name_and_id(&names.who(owner)));
         }
     }
     Clause { passive, text }
@@ -510,7 +545,7 @@ fn the_request(group: &Group<'_>, origin: Origin, names: &Names<'_>) -> Option<S
 fn place(thread: Index, step: &Step, names: &Names<'_>) -> Option<String> {
     let What::Blocked(blocked) = &step.what else { return None };
     let recorded = names.stacks.as_ref()?;
-    let koid = Koid(names.tracker.roster.koid(thread));
+    let koid = Koid(names.tracker.known_threads.koid(thread));
     let (stack, _) = recorded.of_wait(koid, (blocked.since, step.to))?;
     function(recorded, stack)
 }
@@ -539,12 +574,12 @@ fn on_lock(lock: &Lock, names: &Names<'_>) -> String {
     let address = lock.address;
     match lock.owner {
         Some(thread) if lock.is_end => {
-            format!(" for the end of {}", party(&names.who(thread)))
+            format!(" for the end of {}", name_and_id(&names.who(thread)))
         }
         Some(owner) => {
-            format!(" on a lock (futex {address:#x}) held by {}", party(&names.who(owner)))
+            format!(" on a lock (futex {address:#x}) held by {}", name_and_id(&names.who(owner)))
         }
-        // It may be something other than a lock.
+        // The object may be something other than a lock.
         None => format!(" in futex ({address:#x}, unknown owner)"),
     }
 }
@@ -558,15 +593,15 @@ struct Clause {
 
 /// The main activity of the thread in these frames; empty if there are no frames.
 fn phrase(frames: &[&Frame], names: &Names<'_>, depth: usize) -> String {
-    let told = Sums::of(frames, names).told(names, depth);
+    let reported = Sums::of(frames, names).reported(names, depth);
     let with_was = |clause: &Clause| match clause.passive && depth > 0 {
         true => format!("was {}", clause.text),
         false => clause.text.clone(),
     };
-    let Some((longest, first)) = told.first() else { return String::new() };
+    let Some((longest, first)) = reported.first() else { return String::new() };
     let mut text = with_was(first);
     // A second clause precedes the first in the sentence if the first continues with other threads.
-    if let Some((length, second)) = told.get(1)
+    if let Some((length, second)) = reported.get(1)
         && *length > longest / SHARE
     {
         text = match first.text.contains(", ") {
@@ -585,13 +620,13 @@ pub(crate) fn sentence(
     meanwhile: &Meanwhile,
     names: &Names<'_>,
 ) -> String {
-    let who = party(&names.who_of(choice.koid));
+    let who = name_and_id(&names.who_of(choice.koid));
     let length = nanos(choice.to - choice.from);
     let begin = match &choice.subject {
         Subject::Span { name, count, median, begun_on } => {
             let mut name = format!("'{}'", fxtrec_units::escape::line(name));
             if let Some(begun_on) = begun_on.filter(|begun_on| *begun_on != choice.koid) {
-                name += &format!(", which {} began", party(&names.who_of(begun_on)));
+                name += &format!(", which {} began", name_and_id(&names.who_of(begun_on)));
             }
             let more = (choice.to - choice.from).saturating_sub(*median);
             match *count > 1 && more > 0 {
@@ -624,12 +659,13 @@ pub(crate) fn sentence(
         Subject::Life => format!("{who} lived {length}"),
         Subject::Range => format!("{who}, in {length}"),
     };
-    let told = phrase(&[frame], names, 0);
-    let told = if told.is_empty() { "nothing is known about that time".to_owned() } else { told };
-    format!("{begin}: {told}{}.", ran_meanwhile(frame, meanwhile, names))
+    let reported = phrase(&[frame], names, 0);
+    let reported =
+        if reported.is_empty() { "nothing is known about that time".to_owned() } else { reported };
+    format!("{begin}: {reported}{}.", ran_meanwhile(frame, meanwhile, names))
 }
 
-/// How a unit of work or a wait compares with the others of its thread.
+/// How a unit of work or a wait compares with others of its thread.
 fn compare(compared: &Compared, who: &str, length: u64, names: &Names<'_>) -> String {
     let &Compared { is_wait, is_last, count, median, is_unusual, others, .. } = compared;
     let call = compared.call.map(|call| format!(" in {}", names.syscall(call)));
@@ -670,9 +706,9 @@ fn compare(compared: &Compared, who: &str, length: u64, names: &Names<'_>) -> St
     }
 }
 
-/// Why the wait that the report calls the worst is not an incident.
+/// The reason why the wait that the report calls the worst is not an incident.
 pub(crate) fn passed_over(wait: &Choice, normal: &Normal, names: &Names<'_>) -> String {
-    let who = party(&names.who_of(wait.koid));
+    let who = name_and_id(&names.who_of(wait.koid));
     let call = |call: Option<u64>| match call {
         Some(call) => format!(" in {}", names.syscall(call)),
         None => " there".to_owned(),
@@ -684,7 +720,7 @@ pub(crate) fn passed_over(wait: &Choice, normal: &Normal, names: &Names<'_>) -> 
             format!("the thread had a CPU or waited for one most of the time ({share})")
         }
         Normal::NoCalls => {
-            "the thread waits in no system call: it belongs to the kernel, or only computes"
+            "the thread never waits in a system call: it is a kernel thread, or only computes"
                 .to_owned()
         }
         Normal::Idle { call: number } => format!("the thread is idle{}", call(number)),
@@ -722,7 +758,7 @@ const WAITED: &str = "waiting for a CPU";
 fn critical_path(who: &str, frame: &Frame, names: &Names<'_>) -> String {
     let mut ran: FxHashMap<String, (u64, Vec<Index>)> = FxHashMap::default();
     let mut rest: FxHashMap<&'static str, u64> = FxHashMap::default();
-    let mut tenants: FxHashMap<Tenant, u64> = FxHashMap::default();
+    let mut tenants: FxHashMap<OnCpu, u64> = FxHashMap::default();
     frame.leaves(&mut |path, step| {
         let length = step.length();
         let what = match &step.what {
@@ -766,36 +802,39 @@ fn critical_path(who: &str, frame: &Frame, names: &Names<'_>) -> String {
     });
     let whole = Duration::from_nanos((frame.to - frame.from).max(1)).as_secs_f64();
     let share = |nanos: u64| Duration::from_nanos(nanos).as_secs_f64() / whole;
-    let mut told: Vec<(u64, String)> = Vec::new();
+    let mut reported: Vec<(u64, String)> = Vec::new();
     for (comm, (length, threads)) in ran {
         let name = match threads[..] {
-            [thread] => party(&names.who(thread)),
+            [thread] => name_and_id(&names.who(thread)),
             _ => {
                 let threads = counted(threads.len() as u64, "thread", "threads");
                 format!("{} ({threads})", fxtrec_units::escape::line(&comm))
             }
         };
-        told.push((length, format!("{name} running")));
+        reported.push((length, format!("{name} running")));
     }
-    let mut tenants: Vec<(Tenant, u64)> = tenants.into_iter().collect();
+    let mut tenants: Vec<(OnCpu, u64)> = tenants.into_iter().collect();
     tenants.sort_unstable_by_key(|&(tenant, length)| (u64::MAX - length, tenant));
     let threads: u64 =
-        tenants.iter().filter(|it| matches!(it.0, Tenant::Thread(_))).map(|it| it.1).sum();
+        tenants.iter().filter(|it| matches!(it.0, OnCpu::Thread(_))).map(|it| it.1).sum();
     for (what, length) in rest {
         let by = match what == WAITED && threads > 0 {
-            true => format!(" while {} ran", antagonists(&tenants, threads, names)),
+            true => {
+                let waiters = BTreeSet::from([frame.thread]);
+                format!(" while {} ran", antagonists(&tenants, threads, &waiters, names))
+            }
             false => String::new(),
         };
-        told.push((length, format!("{what}{by}")));
+        reported.push((length, format!("{what}{by}")));
     }
-    told.sort_by(|a, b| b.0.cmp(&a.0).then_with(|| a.1.cmp(&b.1)));
-    let worth = told.iter().take_while(|it| share(it.0) >= LEAST_PERCENT).count();
-    let worth = worth.clamp(1, MOST_SHARES).min(told.len());
-    let mut words: Vec<String> = told[..worth]
+    reported.sort_by(|a, b| b.0.cmp(&a.0).then_with(|| a.1.cmp(&b.1)));
+    let worth = reported.iter().take_while(|it| share(it.0) >= LEAST_PERCENT).count();
+    let worth = worth.clamp(1, MOST_SHARES).min(reported.len());
+    let mut words: Vec<String> = reported[..worth]
         .iter()
         .map(|(length, text)| format!("{} {text}", percent(share(*length))))
         .collect();
-    let others: u64 = told[worth..].iter().map(|it| it.0).sum();
+    let others: u64 = reported[worth..].iter().map(|it| it.0).sum();
     if others > 0 {
         words.push(format!("{} others", percent(share(others))));
     }
@@ -822,7 +861,7 @@ fn ran_meanwhile(frame: &Frame, meanwhile: &Meanwhile, names: &Names<'_>) -> Str
     if let Some(&(thread, ran, waited)) = meanwhile.longest.first()
         && ran + waited > blocked / 2
     {
-        let who = party(&names.who(thread));
+        let who = name_and_id(&names.who(thread));
         return match waited > ran / SHARE {
             true if ran == 0 => format!("; meanwhile {who} waited {} for a CPU", nanos(waited)),
             true => format!(
@@ -843,14 +882,16 @@ fn ran_meanwhile(frame: &Frame, meanwhile: &Meanwhile, names: &Names<'_>) -> Str
     let Some(last) = tries.clone().nth(RETRIED - 1).and(tries.next_back()) else {
         return String::new();
     };
-    let process = |thread: Index| names.tracker.roster.process(names.tracker.roster.koid(thread));
+    let process = |thread: Index| {
+        names.tracker.known_threads.process(names.tracker.known_threads.koid(thread))
+    };
     let own = process(frame.thread).filter(|_| !meanwhile.is_cut(last.from));
     let mut others = meanwhile.within(last.from, last.to);
     others.retain(|(thread, _)| own.is_some() && process(*thread) == own);
     match others[..] {
         [(thread, ran)] => format!(
             "; the only other thread of its process that ran during the last of these was {}, for {}",
-            party(&names.who(thread)),
+            name_and_id(&names.who(thread)),
             nanos(ran)
         ),
         _ => String::new(),

@@ -8,7 +8,7 @@ use fxtrec_units::lock_kind::LockKind;
 use fxtrec_units::text::{counted, percent, some, wall_time};
 
 use crate::answer::{Answer, Explanation, Interrupt, Link, Part, Request, Share, Trace, Wait, Who};
-use crate::sentence::{OUTSIDE, nanos, party};
+use crate::sentence::{OUTSIDE, in_cgroup, name_and_id, nanos};
 use crate::{Reason, seconds};
 
 /// The recorder's own time is shown if it is at least this share of the interval.
@@ -145,7 +145,7 @@ fn write_rest(answer: &Answer, file: &str, out: &mut dyn Write) -> io::Result<()
 fn write_explanation(why: &Explanation, out: &mut dyn Write) -> io::Result<()> {
     writeln!(out)?;
     let (from, to) = (seconds(why.from_ns), seconds(why.to_ns));
-    let who = party(&why.thread);
+    let who = name_and_id(&why.thread);
     writeln!(out, "Where the {} of {who} went, {from} to {to}:", nanos(why.length_ns))?;
     let (shown, rest) = why.blame.split_at(MOST_PARTS.min(why.blame.len()));
     for part in shown {
@@ -188,7 +188,7 @@ fn write_explanation(why: &Explanation, out: &mut dyn Write) -> io::Result<()> {
     Ok(())
 }
 
-/// The parts of a unit of median length, by kind: which threads had its CPU, or woke it, does not matter.
+/// The parts of a unit of median length, by kind: the threads that had its CPU, or woke it, are irrelevant.
 fn usually(parts: &[Part]) -> String {
     let mut sums: Vec<(String, u64)> = Vec::new();
     for part in parts {
@@ -268,12 +268,17 @@ fn describe(part: &Part) -> String {
                 .to_owned()
         }
         "waiting" => match (part.tenant, &part.thread) {
-            (Some("thread"), Some(who)) => format!("waiting for a CPU while {} ran", party(who)),
+            (Some("thread"), Some(who)) => {
+                format!(
+                    "waiting for a CPU while {} ran",
+                    in_cgroup(name_and_id(who), part.cgroup.as_deref())
+                )
+            }
             (Some("idle"), _) => "waiting for a CPU that was idle".to_owned(),
             (Some("out_of_scope"), _) => {
-                "waiting for a CPU whose occupant is outside the scope".to_owned()
+                "waiting for a CPU (what ran there is outside the scope)".to_owned()
             }
-            _ => "waiting for a CPU whose occupant is unknown".to_owned(),
+            _ => "waiting for a CPU (what ran there is unknown)".to_owned(),
         },
         "throttled" => match &part.cgroup {
             Some(cgroup) => format!("throttled by the quota of {}", escape::line(cgroup)),
@@ -299,7 +304,7 @@ fn blocked(
         text += ", uninterruptibly";
     }
     match (part.ended_by, &part.thread) {
-        (Some("thread"), Some(who)) => text += &format!(", until woken by {}", party(who)),
+        (Some("thread"), Some(who)) => text += &format!(", until woken by {}", name_and_id(who)),
         (Some("interrupt"), _) => {
             text += &format!(", until woken by {}", cause(part.interrupt.as_ref()));
         }
@@ -319,7 +324,7 @@ pub(crate) fn until_done(request: &Request, waiter: &Who) -> String {
     let Request { text, thread, .. } = request;
     let whose = match thread {
         Some(who) if who.koid == waiter.koid => format!("its {text}"),
-        Some(who) => format!("a {text} by {}", party(who)),
+        Some(who) => format!("a {text} by {}", name_and_id(who)),
         None => format!("a {text}"),
     };
     match request.times.as_str() {
@@ -349,7 +354,7 @@ fn in_call(syscall: Option<&str>) -> String {
 
 fn write_chain(why: &Explanation, out: &mut dyn Write) -> io::Result<()> {
     writeln!(out, "What it waited for, in order:")?;
-    // The longest ones; those between them are summed up.
+    // The longest links; those between them are summed up.
     let mut order: Vec<usize> = (0..why.chain.len()).collect();
     order.sort_by_key(|&at| u64::MAX - (why.chain[at].to_ns - why.chain[at].from_ns));
     let mut shown = vec![false; why.chain.len()];
@@ -371,13 +376,13 @@ fn write_chain(why: &Explanation, out: &mut dyn Write) -> io::Result<()> {
         write_skipped(&mut skipped, width, out)?;
         let at = seconds(link.from_ns);
         let indent = "  ".repeat(link.depth.min(6));
-        let text = format!("{}{} {}", indent, party(&link.thread), describe_link(link));
+        let text = format!("{}{} {}", indent, name_and_id(&link.thread), describe_link(link));
         writeln!(out, "  {at}  {:>8}  {text}", nanos(length))?;
     }
     write_skipped(&mut skipped, width, out)
 }
 
-/// The rows of a chain of which these links are shown: one each, and one for each sequence of others.
+/// The rows of a chain of which these links are shown: one for each link, and one for each sequence of others.
 fn rows(shown: &[bool]) -> usize {
     shown.chunk_by(|a, b| a == b).map(|run| if run[0] { run.len() } else { 1 }).sum()
 }
@@ -404,7 +409,7 @@ fn write_places(why: &Explanation, out: &mut dyn Write) -> io::Result<()> {
         let lists = [("was blocked", &wait.stack), ("was woken", &wait.waker_stack)];
         for (what, stack) in lists {
             let Some(stack) = stack else { continue };
-            let begin = format!("{length:>10}  {} {what} in ", party(&wait.thread));
+            let begin = format!("{length:>10}  {} {what} in ", name_and_id(&wait.thread));
             wrapped_at(10 + 2, &begin, &functions(stack), out)?;
         }
         if !wait.stack_lacks.is_empty() {
@@ -442,7 +447,7 @@ fn shares(tenants: &[Share]) -> String {
     let mut words: Vec<String> = Vec::new();
     for share in tenants.iter().take(MOST_SHARES) {
         let who = match (&share.thread, share.tenant) {
-            (Some(who), _) => party(who),
+            (Some(who), _) => in_cgroup(name_and_id(who), share.cgroup.as_deref()),
             (None, "idle") => "idle".to_owned(),
             (None, "out_of_scope") => "out of scope".to_owned(),
             (None, "others") => "others".to_owned(),
@@ -481,11 +486,11 @@ pub fn describe_link(link: &Link) -> String {
         "blocked" => {
             let mut text = match (&link.futex, &link.owner) {
                 (Some(_), None) if link.end_of.is_some() => {
-                    let thread = link.end_of.as_ref().map(party).unwrap_or_default();
+                    let thread = link.end_of.as_ref().map(name_and_id).unwrap_or_default();
                     format!("was blocked for the end of {thread}")
                 }
                 (Some(futex), Some(owner)) => {
-                    format!("was blocked on a lock (futex {futex}) held by {}", party(owner))
+                    format!("was blocked on a lock (futex {futex}) held by {}", name_and_id(owner))
                 }
                 (Some(futex), None) => format!("was blocked in futex ({futex}, unknown owner)"),
                 (None, _) if link.kernel_lock.is_some() => {
@@ -504,7 +509,7 @@ pub fn describe_link(link: &Link) -> String {
             match (link.ended_by, &link.waker) {
                 (Some("thread"), Some(who)) => {
                     let by = if link.via.is_some() { " (by a packet)" } else { "" };
-                    text += &format!(" until woken by {}{by}", party(who));
+                    text += &format!(" until woken by {}{by}", name_and_id(who));
                 }
                 (Some("interrupt"), _) => {
                     text += &match &link.request {

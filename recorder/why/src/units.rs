@@ -14,11 +14,11 @@
 //! is idle if the thread waits there in many parts of its lifetime, and if no thread worked for these waits, as far as the recording shows:
 //! the wakers, and the wakers' wakers, slept most of the time.
 //!
-//! After its last idle wait, a thread does its last work, and then perhaps shuts down: it waits for the ends of others, closes files, ends.
+//! After its last idle wait, a thread does its last work, and may then shut down: it waits for the ends of others, closes files, and ends.
 //! That work counts as far as it consists of waits that the thread has had before, or of a lock that it tries to get again and again.
 //!
-//! For a thread without idle waits, such as a client that sends one request after the other, single waits are examined: each is compared
-//! with the median of those at its place.
+//! For a thread without idle waits, such as a client that sends one request after another, single waits are examined: each is compared with
+//! the median of those at its place.
 
 mod alike;
 mod between;
@@ -47,19 +47,19 @@ const LEAST_UNITS: usize = 8;
 /// [`LEAST_UNITS`] for threads of a whole machine, many of which have different tasks at different times.
 const LEAST_UNITS_OF_ALL: u64 = 20;
 
-/// A place with fewer waits is not judged by itself, but like others with the same system call.
+/// A place with fewer waits is not judged separately, but together with others in the same system call.
 const LEAST_WAITS: usize = 5;
 
 /// An idle place has waits in at least this many tenths of the thread's life.
 const LEAST_TENTHS: u32 = 4;
 
-/// How many waits of a place are examined to decide whether another thread worked for them.
+/// The number of waits of a place that are examined to decide whether another thread worked for them.
 const SAMPLES: usize = 15;
 
-/// In a process with more threads, it is not determined which of them sleep.
+/// In a process with more threads, fxtrec does not determine which of them sleep.
 const MOST_OTHERS: usize = 256;
 
-/// How many wakers are followed, from one to the next, and how many waits of each are examined.
+/// The number of wakers that are followed, from one to the next, and the number of waits of each that are examined.
 const MOST_DEEP: usize = 4;
 const MOST_INSIDE: usize = 64;
 
@@ -72,7 +72,7 @@ const MOST_OF_THREAD: usize = 3;
 /// For a thread without idle waits, only system calls with at least this many waits are examined.
 const LEAST_SINGLE: usize = 20;
 
-/// This many waits for a lock, one after the other, that timers end: the thread tries to get it again and again.
+/// This number of consecutive waits for a lock that timers end: the thread tries to get the lock again and again.
 const LEAST_TRIES: usize = 3;
 
 /// The unknown part of a unit is at most its length divided by this.
@@ -82,7 +82,7 @@ const MOST_UNKNOWN: u64 = 10;
 const LEAST_EXCESS: u64 = 1_000_000;
 const LEAST_RATIO: u64 = 5;
 
-/// Values in place of a waker.
+/// Values that replace a waker.
 const INTERRUPT: Index = Index::MAX;
 const UNKNOWN: Index = Index::MAX - 1;
 /// Marks an entry that is not a wait, but time in which the thread's state is unknown.
@@ -173,7 +173,7 @@ pub(crate) struct Judged {
     pub(crate) others: Vec<Unit>,
     /// The unit with the largest excess among those that are not unusual.
     pub(crate) usual: Option<Unit>,
-    /// The longest life of a thread that does one unit of work after the other, as threads of a service and of its clients do.
+    /// The longest life of a thread that does one unit of work after another, as threads of a service and of its clients do.
     pub(crate) served: u64,
 }
 
@@ -188,7 +188,7 @@ enum Ender {
     Unknown,
 }
 
-/// The known facts about threads and system calls, apart from waits.
+/// The known facts about threads and system calls, other than waits.
 pub(crate) struct Known<'a> {
     /// When the recording ends.
     pub(crate) end: u64,
@@ -273,8 +273,8 @@ impl Waits {
         waits.iter().filter(|it| !it.is_gap() && is_one(it.call())).map(Wait::length).sum()
     }
 
-    /// Judges the threads that `wanted` accepts, and finds at most this many incidents. `all`: these are the threads of a whole machine,
-    /// and kernel threads, which wait in no system call, are left out.
+    /// Judges the threads that `wanted` accepts, and finds at most this many incidents. `all`: these are the threads of a whole machine;
+    /// kernel threads, which never wait in a system call, are left out.
     pub(crate) fn judge(
         &self,
         known: &Known<'_>,
@@ -318,7 +318,7 @@ impl Waits {
             };
             unit.is_wait || !self.is_idle_after_all(*at, unit, &idle) && !in_background()
         });
-        // The last work of a thread stands for the thread only if no other unit of it is worse.
+        // The last work of a thread represents the thread only if no other unit of the thread is worse.
         found.sort_by_key(|(at, unit)| (*at, Reverse(unit.excess())));
         let mut others: Vec<(usize, Unit)> = Vec::new();
         found.dedup_by(|other, first| {
@@ -326,8 +326,8 @@ impl Waits {
             others.extend(is_same.then_some(*other));
             is_same
         });
-        // Units take precedence over single waits, whose usual length is known only for their place, unless these are much worse. A long wait
-        // for a thread, or during most of a thread's life, is often normal, as that of a main thread.
+        // Units take precedence over single waits, whose usual length is known only for their place, unless these are much worse. A long
+        // wait for a thread, or a wait during most of a thread's life, is often normal, like that of a main thread.
         let units = found.iter().filter(|(_, unit)| !unit.is_wait);
         if let Some(worst) = units.map(|(_, unit)| unit.excess()).max() {
             let least = worst.saturating_mul(LEAST_RATIO);
@@ -342,7 +342,7 @@ impl Waits {
         let (mut units, mut listed) = (Vec::new(), Vec::new());
         while units.len() < most && !found.is_empty() {
             let (mut chosen, mut unit) = found.remove(0);
-            // A thread that waited for the chosen one in that time is the one that was late. No thread is chosen twice.
+            // If another thread waited for the chosen one in that time, the other thread was late. No thread is chosen twice.
             while let Some(at) =
                 found.iter().position(|(at, it)| self.waits_for((*at, it), (chosen, &unit), known))
             {
@@ -359,7 +359,7 @@ impl Waits {
         Judged { incidents: units, others, usual, served }
     }
 
-    /// The longest units of a thread, and the longest unit that is not unusual; for a thread without idle waits, the same of its single
+    /// The longest units of a thread, and the longest unit that is not unusual; for a thread without idle waits, the same for its single
     /// waits. Also returns which waits are idle.
     fn of_thread(
         &self,
@@ -432,7 +432,7 @@ impl Waits {
                 units.push((wait.from.saturating_sub(since), since, wait.from));
             }
             (since, gaps) = (Some(wait.to), Gaps::default());
-            // What ends an idle wait in an unusual way may be the request to shut down.
+            // The event that ends an idle wait in an unusual way may be the request to shut down.
             last = idle.get(place).filter(|count| **count >= LEAST_WAITS).map(|_| at);
         }
         Divided { units, is_idle, last }
@@ -561,8 +561,8 @@ impl Waits {
         for (wait, place) in waits.filter(|it| !it.0.is_gap()) {
             // A wait for the end of another process takes as long as that process's work.
             let class = (known.class)(wait.call());
-            // A long wait for a thread is normal if the other thread does nothing most of the time, or if the wait takes more than half of
-            // the life, like that of a main thread.
+            // A long wait for a thread is normal if the other thread is idle most of the time, or if the wait takes more than half of the
+            // life, like that of a main thread.
             let is_normal = || {
                 class == Class::Lock
                     && wait.length() >= LEAST_EXCESS
@@ -617,7 +617,7 @@ impl Waits {
             idle = perhaps;
         }
         // A rare waker ends waits that others usually end, such as a new client, or a process that sends the stop signal. An unseen waker
-        // does so too. Where the stack is the same, the most frequent waker decides.
+        // counts as rare. Where the stack is the same, the most frequent waker decides.
         let alike = |place: &Place, count: usize| {
             idle.iter().any(|(it, usual)| {
                 (it.0, it.2) == (place.0, place.2)
@@ -625,7 +625,7 @@ impl Waits {
                     && (count < LEAST_WAITS || place.2 != 0 && count < *usual)
             })
         };
-        // Code that is compiled while it runs, or called in different ways, waits for the same threads at places that differ.
+        // Code that is compiled while it runs, or called in different ways, waits for the same threads at different places.
         let same = |place: &Place, list: &[&Wait]| {
             matches!(place.1, Ender::Thread(_))
                 && idle.keys().any(|it| {
@@ -677,9 +677,9 @@ impl Waits {
         match (class, place.1) {
             (Class::Sleep | Class::Signal, _)
             | (Class::Poll, Ender::Interrupt | Ender::Unknown) => Some(true),
-            // The disk works, whoever reports that it is done.
+            // A wait for a disk is not idle, whichever thread reports the completion.
             (Class::Disk, _) => Some(false),
-            // A timer ends it: the thread tries to get a lock that another one has, unless all others sleep.
+            // A timer ends it: the thread tries to get a lock that another thread has, unless all others sleep.
             (Class::Lock, Ender::Interrupt) => {
                 let share = |wait: &Wait| self.most_awake(others, wait) * 100 / wait.length();
                 (others.len() <= MOST_OTHERS && median(waits, share) < 50).then_some(true)
@@ -702,7 +702,7 @@ impl Waits {
 struct Divided {
     /// Length, begin and end of each unit of work.
     units: Vec<(u64, u64, u64)>,
-    /// Which of its waits are idle.
+    /// The idle waits of the thread.
     is_idle: Vec<bool>,
     /// The last of these, if the thread often waits at that place.
     last: Option<usize>,
@@ -729,7 +729,7 @@ impl Gaps {
         (self.all, self.last) = (self.all + gap.length(), Some(gap.to));
     }
 
-    /// Whether a unit from one time to the other may be called one: little of it is unknown, or at least half of it is known in one piece.
+    /// Whether the time between two points may count as a unit: little of it is unknown, or at least half of it is known in one piece.
     fn may_be_within(&self, (from, to): (u64, u64)) -> bool {
         let length = to.saturating_sub(from);
         let Some(last) = self.last else { return true };
@@ -788,7 +788,7 @@ impl Processes {
         processes
     }
 
-    /// All threads of the process of a thread. This includes the thread itself, which is blocked whenever that matters.
+    /// All threads of the process of a thread. This includes the thread itself, which is blocked in all relevant cases.
     fn others(&self, koid: u64, known: &Known<'_>) -> &[Index] {
         let threads = (known.process)(koid).and_then(|process| self.0.get(&process));
         threads.map_or(&[], Vec::as_slice)

@@ -49,7 +49,7 @@ fn stack<'a>(
     blocked: &Blocked,
     names: &Names<'_>,
 ) -> Option<(&'a Stack, Option<&'a Stack>)> {
-    let koid = names.tracker.roster.koid(frame.thread);
+    let koid = names.tracker.known_threads.koid(frame.thread);
     let until = match blocked.ended {
         Ended::NotYet => u64::MAX,
         Ended::Woken(_) => step.to,
@@ -84,7 +84,7 @@ fn wait(depth: usize, frame: &Frame, step: &Step, blocked: &Blocked, names: &Nam
         thread: names.who(frame.thread),
         class: names.class(blocked).name(),
         syscall: blocked.syscall.map(|number| names.syscall(number)),
-        object: names.object(names.tracker.roster.koid(frame.thread), step, blocked),
+        object: names.object(names.tracker.known_threads.koid(frame.thread), step, blocked),
         futex: blocked.lock.and_then(Lock::futex).map(|address| format!("{address:#x}")),
         owner: blocked.lock.and_then(Lock::holder).map(|owner| names.who(owner)),
         end_of: blocked.lock.and_then(Lock::ending).map(|thread| names.who(thread)),

@@ -145,11 +145,11 @@ fn elsewhere(
     rounds: usize,
     places: Sender<SocketAddr>,
 ) -> io::Result<Vec<Ended>> {
-    let (told, there): (Sender<i32>, Receiver<i32>) = channel();
+    let (reported, there): (Sender<i32>, Receiver<i32>) = channel();
     let (linked, is_linked) = channel();
     let servers = thread::spawn(move || -> io::Result<Vec<Ended>> {
         unshare(CloneFlags::CLONE_NEWNET)?;
-        told.send(nix::unistd::gettid().as_raw()).map_err(io::Error::other)?;
+        reported.send(nix::unistd::gettid().as_raw()).map_err(io::Error::other)?;
         is_linked.recv().map_err(io::Error::other)?;
         run(&["addr", "add", "10.99.0.2/24", "dev", "vb"])?;
         run(&["link", "set", "vb", "up"])?;

@@ -41,14 +41,14 @@ fn main() -> io::Result<()> {
     let name = std::env::args().nth(2).unwrap_or_else(|| "victim".to_owned());
     stay_on_first()?;
     let (mut heard, mut wake) = io::pipe()?;
-    let (tell, told) = mpsc::channel();
+    let (tell, reported) = mpsc::channel();
     let victim = std::thread::Builder::new().name(name).spawn(move || {
         let _ = tell.send(i64::from(gettid().as_raw()));
         while heard.read_exact(&mut [0]).is_ok() {
             let _ = tell.send(now());
         }
     })?;
-    let tid = told.recv().map_err(io::Error::other)?;
+    let tid = reported.recv().map_err(io::Error::other)?;
     println!("victim {tid}");
     let thread = Pid::from_raw(i32::try_from(tid).map_err(io::Error::other)?);
     take_precedence()?;
@@ -61,7 +61,7 @@ fn main() -> io::Result<()> {
         while now() - before < LATE.as_nanos() as i64 {
             std::hint::spin_loop();
         }
-        let ran = told.recv().map_err(io::Error::other)?;
+        let ran = reported.recv().map_err(io::Error::other)?;
         println!("{before} {ran}");
     }
     io::stdin().read_to_end(&mut Vec::new())?;

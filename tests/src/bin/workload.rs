@@ -269,7 +269,7 @@ fn be(name: &std::ffi::CStr, real_time: bool) {
 /// is at least that late, whatever else the machine does.
 fn late(rounds: usize, millis: u64) {
     let (mut reader, mut writer) = UnixStream::pair().expect("a pair of sockets");
-    let (tell, told) = std::sync::mpsc::channel();
+    let (tell, reported) = std::sync::mpsc::channel();
     std::thread::scope(|scope| {
         scope.spawn(move || {
             be(c"latecomer", false);
@@ -280,7 +280,7 @@ fn late(rounds: usize, millis: u64) {
             }
         });
         scope.spawn(move || {
-            let latecomer = told.recv().expect("the latecomer says so");
+            let latecomer = reported.recv().expect("the latecomer says so");
             be(c"hog", true);
             for _ in 0..rounds {
                 // The kernel gives real-time threads at most 95 % of the time.
@@ -323,17 +323,17 @@ fn calls(rounds: usize) {
     };
     let (mut reader, mut writer) = std::io::pipe().expect("a pipe");
     let read = move || reader.read_exact(&mut [0]).expect("read");
-    let told = |number: libc::c_long, mut call: Box<dyn FnMut() + Send>| {
+    let reported = |number: libc::c_long, mut call: Box<dyn FnMut() + Send>| {
         let begin = clock(ClockId::CLOCK_MONOTONIC);
         (0..rounds).for_each(|_| call());
         println!("{} {number} {begin} {}", gettid(), clock(ClockId::CLOCK_MONOTONIC));
     };
     std::thread::scope(|scope| {
-        scope.spawn(|| told(libc::SYS_futex, Box::new(futex)));
-        scope.spawn(|| told(libc::SYS_clock_nanosleep, Box::new(sleep)));
-        scope.spawn(|| told(libc::SYS_ppoll, Box::new(poll)));
-        scope.spawn(|| told(libc::SYS_epoll_pwait, Box::new(epoll)));
-        scope.spawn(move || told(libc::SYS_read, Box::new(read)));
+        scope.spawn(|| reported(libc::SYS_futex, Box::new(futex)));
+        scope.spawn(|| reported(libc::SYS_clock_nanosleep, Box::new(sleep)));
+        scope.spawn(|| reported(libc::SYS_ppoll, Box::new(poll)));
+        scope.spawn(|| reported(libc::SYS_epoll_pwait, Box::new(epoll)));
+        scope.spawn(move || reported(libc::SYS_read, Box::new(read)));
         for _ in 0..rounds {
             std::thread::sleep(Duration::from_millis(2));
             writer.write_all(&[1]).expect("write");
@@ -348,7 +348,7 @@ fn places(rounds: usize) {
     // Not simply in turn, because some steps have no effect.
     let path: Vec<usize> = (0..rounds).map(|round| (round * round / 3 + round) % 2).collect();
     let now = || clock(ClockId::CLOCK_MONOTONIC);
-    let told = |begin: i64, path: &[usize]| {
+    let reported = |begin: i64, path: &[usize]| {
         let words: Vec<String> = path.iter().map(usize::to_string).collect();
         println!("{begin} {} {}", now(), words.join(","));
     };
@@ -363,7 +363,7 @@ fn places(rounds: usize) {
                 stay_on(*cpu).expect("affinity");
                 burn(Duration::from_micros(300));
             }
-            told(begin, path);
+            reported(begin, path);
             tid.store(gettid().as_raw(), SeqCst);
             while !over.load(SeqCst) {
                 // SAFETY: it has no arguments.
@@ -388,7 +388,7 @@ fn places(rounds: usize) {
             send(mover, *cpu).expect("affinity");
             arrives(*cpu);
         }
-        told(begin, path);
+        reported(begin, path);
         over.store(true, SeqCst);
         await_sleep(mover);
         let begin = now();
@@ -399,7 +399,7 @@ fn places(rounds: usize) {
             arrives(*cpu);
             await_sleep(mover);
         }
-        told(begin, path);
+        reported(begin, path);
         drop(tell);
     });
 }

@@ -178,11 +178,11 @@ impl WrittenLane {
             return Put::Lost;
         }
         let lost = self.word(at::LOST).load(Ordering::Relaxed);
-        let told = self.word(at::TOLD).load(Ordering::Relaxed);
-        if lost != told {
+        let reported = self.word(at::TOLD).load(Ordering::Relaxed);
+        if lost != reported {
             let mut record = [0; RECORD_BYTES];
             set(&mut record, part::TIME, time);
-            set(&mut record, part::COUNT, (lost - told).to_ne_bytes());
+            set(&mut record, part::COUNT, (lost - reported).to_ne_bytes());
             set(&mut record, part::KIND, [RecordKind::Lost as u8]);
             self.store(head, &record);
             self.word(at::TOLD).store(lost, Ordering::Relaxed);

@@ -65,8 +65,8 @@ impl Visitor for Look<'_> {
         match &item.record {
             Record::ContextSwitch(switch) => {
                 self.at(switch.time.0, end);
-                let is_told = switch.args.get("inferred").is_none();
-                *self.switches.entry(switch.cpu.0).or_default() += u64::from(is_told);
+                let is_reported = switch.args.get("inferred").is_none();
+                *self.switches.entry(switch.cpu.0).or_default() += u64::from(is_reported);
             }
             Record::Wakeup(wakeup) => {
                 self.at(wakeup.time.0, end);
@@ -139,9 +139,9 @@ pub fn judge(path: &Path, played: &Played) -> Result<Verdict, fxt_reader::Error>
         if found.unwrap_or(0) != *switches {
             fault(format!("CPU {cpu} has {found:?} switches of {switches}"));
         }
-        let told = look.losses.get(&u64::from(*cpu)).copied().unwrap_or(0);
-        if told != *lost {
-            fault(format!("CPU {cpu}: {told} are told to be lost of {lost}"));
+        let reported = look.losses.get(&u64::from(*cpu)).copied().unwrap_or(0);
+        if reported != *lost {
+            fault(format!("CPU {cpu}: {reported} are told to be lost of {lost}"));
         }
     }
     Ok(verdict)

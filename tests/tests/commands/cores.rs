@@ -97,8 +97,8 @@ fn reports_of_long_traces_are_the_same_by_one_thread_and_by_several() {
         damaged[at..at + 64].fill(0);
     }
     folder.write("damaged.fxt", &damaged);
-    let told = agree(&folder, &["report", "--json", "damaged.fxt"]).expect(0);
-    assert!(told.stdout != whole.stdout);
+    let listed = agree(&folder, &["report", "--json", "damaged.fxt"]).expect(0);
+    assert!(listed.stdout != whole.stdout);
     folder.write("empty.fxt", b"");
     assert_ne!(agree(&folder, &["report", "empty.fxt"]).code, 0);
 }

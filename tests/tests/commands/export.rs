@@ -53,16 +53,16 @@ fn tables_of_a_recording_have_the_sums_of_its_report() {
     let folder = Folder::new();
     let words = ["-q", "-o", "t.fxt", "--", WORKLOAD, "threads", "3", "300"];
     folder.fxtrec(words).expect(0);
-    let told = folder.fxtrec(["export", "t.fxt", "-o", "tables", "--label", "commit=8f3a"]);
-    let told = told.expect(0).stderr;
+    let reported = folder.fxtrec(["export", "t.fxt", "-o", "tables", "--label", "commit=8f3a"]);
+    let reported = reported.expect(0).stderr;
     let report =
         folder.fxtrec(["report", "t.fxt", "--json", "--include-recorder"]).expect(0).stdout;
     let report: Value = serde_json::from_str(&report).expect("JSON");
     let tables = folder.path("tables");
 
     let slices = rows(&tables, "sched_slice");
-    assert!(told.contains("rows from 1 trace to tables"), "{told}");
-    assert!(told.contains(&format!("sched_slice    {}", slices.len())), "{told}");
+    assert!(reported.contains("rows from 1 trace to tables"), "{reported}");
+    assert!(reported.contains(&format!("sched_slice    {}", slices.len())), "{reported}");
     // Threads of the table by their id in the trace.
     let koids: BTreeMap<u64, u64> = rows(&tables, "thread")
         .iter()

@@ -58,9 +58,9 @@ fn a_trace_of_each_version_is_read_as_that_version_read_it() {
                 serde_json::from_str(&expected.expect("it is there")).expect("JSON");
             assert_has(&found, &expected, &format!("{version} {ending}"));
         }
-        let told = Trace::read(&trace);
-        assert!(told.info().args["version"].starts_with(&format!("{version}.")), "{version}");
-        assert!(told.info().number("schema") >= 1);
+        let reported = Trace::read(&trace);
+        assert!(reported.info().args["version"].starts_with(&format!("{version}.")), "{version}");
+        assert!(reported.info().number("schema") >= 1);
     }
 }
 

@@ -188,9 +188,9 @@ fn trace_dat_of_both_versions_reports_the_switches_that_fxtrec_saw_at_the_same_t
         // The same with trace-cmd's text output, which has microseconds only.
         let text = folder.run(Command::new("trace-cmd").args(["report", "trace.dat"])).expect(0);
         folder.write("report.txt", text.stdout);
-        let told = convert(&folder, "report.txt");
+        let reported = convert(&folder, "report.txt");
         let pairs = |trace: &Trace| trace.switches.iter().map(pair).collect::<Vec<_>>();
-        assert_eq!(pairs(&told), pairs(&theirs), "{way}");
+        assert_eq!(pairs(&reported), pairs(&theirs), "{way}");
     }
 }
 

@@ -5,13 +5,13 @@
 mod browser;
 mod budget;
 mod causes;
+mod event_blocks;
 mod layout;
 mod look;
 mod recording;
 mod scale;
 pub(crate) mod scene;
 mod stacks;
-mod told;
 mod use_it;
 mod why;
 

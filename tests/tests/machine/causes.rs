@@ -423,8 +423,8 @@ fn a_plain_recording_shows_who_ran_and_who_woke_whom_and_nothing_else() {
         assert!(!has(&trace, cause), "{cause}");
     }
     for switch in &trace.switches {
-        let told = ["syscall", "irq_ns", "steal_ns", "throttled"];
-        assert!(told.iter().all(|name| !switch.args.contains_key(*name)), "{switch:?}");
+        let listed = ["syscall", "irq_ns", "steal_ns", "throttled"];
+        assert!(listed.iter().all(|name| !switch.args.contains_key(*name)), "{switch:?}");
     }
     assert!(trace.switches.len() > 2 && trace.wakeups.iter().any(|it| it.waker.is_some()));
     let usual = record(&["--source", "bpf"], &["sleep", "0.05"]).trace;

@@ -95,8 +95,8 @@ fn assert_is_chosen(folder: &Folder, cgroup: &str, comm: &str) {
     let done = folder.fxtrec(["report", "t.fxt", "--cgroup", &glob, "--json"].iter().chain(&gates));
     let report: Value = serde_json::from_str(&done.expect(3).stdout).expect("JSON");
     let threads = report["threads"].as_array().expect("a list");
-    let told: Vec<_> = threads.iter().map(|it| (&it["comm"], &it["cgroup"])).collect();
-    assert_eq!(told, [(&Value::from(comm), &Value::from(cgroup))]);
+    let reported: Vec<_> = threads.iter().map(|it| (&it["comm"], &it["cgroup"])).collect();
+    assert_eq!(reported, [(&Value::from(comm), &Value::from(cgroup))]);
     let found = [0, 1].map(|at| report["gates"][at]["finding"].as_str());
     assert_eq!(found, [Some("broken"), Some("too_few")], "{}", report["gates"]);
 }

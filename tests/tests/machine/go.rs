@@ -128,6 +128,6 @@ fn a_stripped_go_program_is_named_afterwards_by_its_own_build_id() {
     let path: &Path = &folder.path("other.go");
     std::fs::write(path, other).expect("room");
     build_source(&folder, &[], path);
-    let told = folder.fxtrec(["symbolize", "t.fxt", "-o", "other.fxt"]).expect(0);
-    assert!(told.stderr.contains("another build: "), "{}", told.stderr);
+    let reported = folder.fxtrec(["symbolize", "t.fxt", "-o", "other.fxt"]).expect(0);
+    assert!(reported.stderr.contains("another build: "), "{}", reported.stderr);
 }

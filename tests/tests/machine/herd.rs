@@ -126,10 +126,10 @@ fn no_stack_of_a_thundering_herd_is_lost_or_another_threads() {
     let mut events = recording.trace.own.iter();
     let stats = events.find(|event| event.name == "stack_stats").expect("they are counted");
     // Other threads may have the same slot in the kernel's table.
-    let told = ["unseen", "given_up"].map(|name| stats.number(name) as usize);
+    let reported = ["unseen", "given_up"].map(|name| stats.number(name) as usize);
     assert_eq!((stats.number("lost"), stats.number("unknown_threads")), (0, 0));
     let inferred = recording.trace.switches.iter().filter(|switch| switch.inferred).count();
-    let excused = told.iter().sum::<usize>() + inferred;
+    let excused = reported.iter().sum::<usize>() + inferred;
     let found = look(&folder, "t.fxt", &own);
     assert!(found.missing <= excused, "{found:?}, {excused} told");
     // On a busy machine, a thread may be too late to wait in some rounds.

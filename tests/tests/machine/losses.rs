@@ -33,8 +33,8 @@ fn much_happens() {
 #[track_caller]
 fn lost_by(trace: &Trace, cause: &str, said: &str) -> u64 {
     let causes: Vec<_> = trace.own.iter().filter(|event| event.name == "loss_cause").collect();
-    let told: u64 = causes.iter().map(|event| event.number("lost")).sum();
-    assert_eq!(told, trace.stats().number("lost"), "each loss has one cause: {said}");
+    let reported: u64 = causes.iter().map(|event| event.number("lost")).sum();
+    assert_eq!(reported, trace.stats().number("lost"), "each loss has one cause: {said}");
     let of = causes.iter().filter(|event| event.args["cause"] == cause);
     of.map(|event| event.number("lost")).sum()
 }

@@ -220,13 +220,13 @@ fn names_of_threads_are_reported_only_if_they_are_asked_for() {
     if !may_record() {
         return;
     }
-    for (options, told) in [(&[][..], false), (&["--metrics-comm"][..], true)] {
+    for (options, reported) in [(&[][..], false), (&["--metrics-comm"][..], true)] {
         let scraped = Scraped::start(options);
         let done = Command::new(WORKLOAD).args(["slices", "1", "2"]).output().expect("it runs");
         assert!(done.status.success());
         let text = scraped.scrape("");
-        assert_eq!(text.contains("comm=\"workload\""), told, "{options:?}");
-        assert_eq!(text.contains("comm="), told, "{options:?}");
+        assert_eq!(text.contains("comm=\"workload\""), reported, "{options:?}");
+        assert_eq!(text.contains("comm="), reported, "{options:?}");
     }
 }
 

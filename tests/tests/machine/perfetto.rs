@@ -244,14 +244,14 @@ fn a_trace_with_every_fact_has_the_sizes_types_and_names_that_perfetto_goes_by()
     let count = |name: &str| counts.get(name).copied().unwrap_or(0);
     assert_eq!(count("incoming_weight"), trace.switches.len());
     assert_eq!(count("weight"), trace.wakeups.len());
-    let told = [
+    let reported = [
         ("waker", "waker"),
         ("irq", "irq_ns"),
         ("syscall", "syscall"),
         ("futex", "futex"),
         ("need_resched", "need_resched_ns"),
     ];
-    for (_, argument) in told.into_iter().filter(|(cause, _)| has(&trace, cause)) {
+    for (_, argument) in reported.into_iter().filter(|(cause, _)| has(&trace, cause)) {
         assert!(count(argument) > 0, "{argument}: {counts:?}");
     }
     if quota.is_some() && has(&trace, "throttled") {

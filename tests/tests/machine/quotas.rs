@@ -41,11 +41,11 @@ fn every_source_counts_for_how_long_a_quota_stopped_its_cgroup() {
     for (source, path, said) in stopped {
         let trace = Recording::read(&path, String::new(), said.clone()).trace;
 
-        let told = trace.own.iter().filter(|event| event.name == "quota_stat");
-        let told: Vec<_> = told.filter(|event| event.arg("cgroup") == quota.name).collect();
-        let [told] = told[..] else { panic!("{source}: {told:?}") };
-        assert_is_about(told.number("throttled_ns"), counted);
-        let [stopped, of] = ["throttled_periods", "periods"].map(|name| told.number(name));
+        let reported = trace.own.iter().filter(|event| event.name == "quota_stat");
+        let reported: Vec<_> = reported.filter(|event| event.arg("cgroup") == quota.name).collect();
+        let [reported] = reported[..] else { panic!("{source}: {reported:?}") };
+        assert_is_about(reported.number("throttled_ns"), counted);
+        let [stopped, of] = ["throttled_periods", "periods"].map(|name| reported.number(name));
         assert!(stopped >= 5 && stopped <= of, "{stopped} of {of} periods");
 
         // The report lists which threads waited, or states that this is unknown.
@@ -68,7 +68,10 @@ fn every_source_counts_for_how_long_a_quota_stopped_its_cgroup() {
                 .filter(|switch| switch.args.get("throttled_by") == Some(&quota.name))
                 .map(|switch| switch.number("throttled_ns"))
                 .sum();
-            println!("{source}: {sum} ns of waits, {} by the group", told.number("throttled_ns"));
+            println!(
+                "{source}: {sum} ns of waits, {} by the group",
+                reported.number("throttled_ns")
+            );
             assert!(sum >= counted / 2 && sum <= 3 * counted, "{sum} ns of waits, {counted}");
         }
     }

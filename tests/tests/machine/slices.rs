@@ -112,7 +112,7 @@ fn what_the_host_and_interrupts_took_of_slices_is_as_the_kernel_counts_and_an_in
     let cpus: BTreeSet<u16> = trace.switches.iter().map(|switch| switch.cpu).collect();
     for cpu in cpus {
         let seen = instance.read(cpu);
-        let (mut found, mut told) = ((0, 0), Vec::new());
+        let (mut found, mut reported) = ((0, 0), Vec::new());
         for pair in of_cpu(trace, cpu).windows(2) {
             let [before, switch] = pair else { continue };
             if before.time < times.0 || switch.time > times.1 {
@@ -130,11 +130,11 @@ fn what_the_host_and_interrupts_took_of_slices_is_as_the_kernel_counts_and_an_in
             assert!(nanos <= switch.time - before.time, "{switch:?} after {before:?}");
             assert_eq!(nanos > 0, count > 0, "{switch:?}");
             if count > 0 {
-                told.push(Times { count, found: nanos, other: known_nanos });
+                reported.push(Times { count, found: nanos, other: known_nanos });
             }
             found = (found.0 + count, found.1 + nanos);
         }
-        assert_close(&format!("CPU {cpu}"), &told);
+        assert_close(&format!("CPU {cpu}"), &reported);
         all = (all.0 + found.0, all.1 + found.1);
     }
     println!("{slices} slices with interrupts");

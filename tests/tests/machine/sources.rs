@@ -72,7 +72,7 @@ fn compare(a: &[&Switch], b: &[&Switch]) -> Result<Agreement, String> {
     let (mut i, mut j) = (0, 0);
     while i < a.len() && j < b.len() {
         let (x, y) = (a[i], b[j]);
-        let told = || {
+        let listed = || {
             let around = |of: &[&Switch], at: usize| {
                 let near = &of[at.saturating_sub(AROUND)..(at + AROUND).min(of.len())];
                 near.iter().map(|switch| format!("\n  {switch:?}")).collect::<String>()
@@ -85,14 +85,14 @@ fn compare(a: &[&Switch], b: &[&Switch]) -> Result<Agreement, String> {
             } else {
                 agreement.seen += 1;
                 if (x.state, &x.prev_state) != (y.state, &y.prev_state) {
-                    return Err(format!("other states: {}", told()));
+                    return Err(format!("other states: {}", listed()));
                 }
                 let next = |of: &[&Switch], at: usize| match of.get(at) {
                     Some(next) if !next.inferred => next.time,
                     _ => u64::MAX,
                 };
                 if x.time > next(b, j + 1) || y.time > next(a, i + 1) {
-                    return Err(format!("behind the other's next: {}", told()));
+                    return Err(format!("behind the other's next: {}", listed()));
                 }
             }
             (i, j) = (i + 1, j + 1);
@@ -108,7 +108,7 @@ fn compare(a: &[&Switch], b: &[&Switch]) -> Result<Agreement, String> {
         match (path(x, b, j), path(y, a, i)) {
             (Some(steps), _) => (i, j) = (i + 1, j + steps + 1),
             (None, Some(steps)) => (i, j) = (i + steps + 1, j + 1),
-            (None, None) => return Err(format!("other threads: {}", told())),
+            (None, None) => return Err(format!("other threads: {}", listed())),
         }
     }
     match (a.len() - i, b.len() - j) {

@@ -300,9 +300,9 @@ fn cpus_that_others_keep_busy_are_not_recorded_and_never_idle() {
         let trace = record_beside(turn, hogs, binary::command(), &folder, &options, &command).trace;
         let idle: Vec<_> = trace.switches.iter().filter(|switch| switch.incoming == 0).collect();
         assert!(idle.is_empty(), "{source}: {idle:?}");
-        let nobody = |switch: &&trace::Switch| is_not_recorded(Koid(switch.incoming));
-        assert!(trace.switches.iter().filter(nobody).count() > 0, "{source}");
-        for switch in trace.switches.iter().filter(nobody) {
+        let not_recorded = |switch: &&trace::Switch| is_not_recorded(Koid(switch.incoming));
+        assert!(trace.switches.iter().filter(not_recorded).count() > 0, "{source}");
+        for switch in trace.switches.iter().filter(not_recorded) {
             assert_eq!(trace.threads[&switch.incoming].0, "not recorded", "{source}");
             assert_eq!(switch.weights.1, Some(0), "{source}: {switch:?}");
         }

@@ -32,7 +32,7 @@ fn number(value: &Value) -> u64 {
 }
 
 /// The functions in stacks in which threads block.
-struct Told {
+struct Unwound {
     /// How many stacks name each function.
     right: BTreeMap<String, u64>,
     /// How many long waits the threads of each function had.
@@ -42,7 +42,7 @@ struct Told {
     missing: u64,
 }
 
-impl Told {
+impl Unwound {
     /// Asserts that the long waits of a function have their stacks, and that it had these in most rounds.
     fn assert_has(&self, function: &str) {
         let [right, waits] =
@@ -56,7 +56,7 @@ impl Told {
 }
 
 /// Records a program whose threads print their ids and the functions that they block in. The stacks of each thread must show its function.
-fn record(command: &[&str]) -> Told {
+fn record(command: &[&str]) -> Unwound {
     let folder = Folder::new();
     let recording = record_in(&folder, &["--source", "bpf", "--stacks", "--scope", "app"], command);
     let own: BTreeMap<u64, &str> = recording
@@ -126,14 +126,14 @@ fn record(command: &[&str]) -> Told {
         println!("{}: {right} of {count}", own[&tid]);
         assert!(right * 10 >= count * 9 || count - right <= 2, "{}: {right} of {count}", own[&tid]);
     }
-    Told { right, waits, missing: lost.iter().sum::<u64>() + inferred }
+    Unwound { right, waits, missing: lost.iter().sum::<u64>() + inferred }
 }
 
 /// The expected output of a program without children.
 fn check(command: &[&str]) {
-    let told = record(command);
+    let unwound = record(command);
     for sleeper in SLEEPERS {
-        told.assert_has(sleeper);
+        unwound.assert_has(sleeper);
     }
 }
 
@@ -422,7 +422,7 @@ fn where_bpf_is_refused_stacks_are_taken_by_call_chains_and_that_is_reported() {
         setpriv.args(["-o", "t.fxt", "--source", source, "--stacks", "--scope", "app"]);
         folder.run(setpriv.args(["--", "sh", "-c", &sleeps.concat()]))
     };
-    let is_told = (0..3).any(|_| {
+    let is_reported = (0..3).any(|_| {
         let done = run("auto").expect(0);
         assert!(done.stderr.contains("because BPF is refused"), "{}", done.stderr);
         let printed = folder.fxtrec(["report", "t.fxt", "--stacks", "--json"]).expect(0).stdout;
@@ -436,7 +436,7 @@ fn where_bpf_is_refused_stacks_are_taken_by_call_chains_and_that_is_reported() {
             names.iter().any(|name| name.contains("nanosleep"))
         })
     });
-    assert!(is_told, "one sleep of three recordings has its stack");
+    assert!(is_reported, "one sleep of three recordings has its stack");
     let done = run("bpf").expect(125);
     assert!(done.stderr.contains("BPF"), "{}", done.stderr);
 }

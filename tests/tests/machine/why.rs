@@ -549,7 +549,7 @@ fn why_names_the_host_where_it_takes_the_cpu() {
         _ => {
             why.says(&[stolen, "ran for", "of which the host took"]);
             assert!(why.millis("stolen", None) >= 2, "{:#}", why.why);
-            assert!(why.advises("give it CPUs of its own"), "{:#}", why.why);
+            assert!(why.advises("give the virtual machine dedicated CPUs"), "{:#}", why.why);
         }
     }
 }

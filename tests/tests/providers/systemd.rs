@@ -81,7 +81,7 @@ fn systemd_understands_the_units_and_the_binary_their_commands() {
 }
 
 /// The reports of a recorder that runs for a while to the service manager when such a unit starts it, and its status.
-fn told_while_it_records(folder: &Folder, output: Stdio, options: &[&str]) -> Vec<String> {
+fn lines_while_it_records(folder: &Folder, output: Stdio, options: &[&str]) -> Vec<String> {
     let path = folder.path("notify");
     let _ = std::fs::remove_file(&path);
     let listener = UnixDatagram::bind(&path).expect("a socket");
@@ -91,19 +91,19 @@ fn told_while_it_records(folder: &Folder, output: Stdio, options: &[&str]) -> Ve
     command.env("NOTIFY_SOCKET", &path).env("WATCHDOG_USEC", "300000").env_remove("WATCHDOG_PID");
     let mut recorder = Process::start(with_usual_signals(&mut command).stdout(output));
     let mut begun = Instant::now();
-    let mut told: Vec<String> = Vec::new();
+    let mut reported: Vec<String> = Vec::new();
     // Four seconds from when it is ready, which takes a while on a busy machine.
-    while begun.elapsed() < Duration::from_secs(if told.is_empty() { 60 } else { 4 }) {
+    while begun.elapsed() < Duration::from_secs(if reported.is_empty() { 60 } else { 4 }) {
         let mut message = [0; 64];
         if let Ok(bytes) = listener.recv(&mut message) {
-            if told.is_empty() {
+            if reported.is_empty() {
                 begun = Instant::now();
             }
-            told.push(String::from_utf8_lossy(&message[..bytes]).into_owned());
+            reported.push(String::from_utf8_lossy(&message[..bytes]).into_owned());
         }
     }
     recorder.kill();
-    told
+    reported
 }
 
 #[test]
@@ -112,19 +112,19 @@ fn a_recorder_gives_signs_of_life_as_long_as_its_output_takes_something() {
         return;
     }
     let folder = Folder::new();
-    let beats = |told: &[String]| told.iter().filter(|it| *it == "WATCHDOG=1").count();
+    let beats = |reported: &[String]| reported.iter().filter(|it| *it == "WATCHDOG=1").count();
     for options in [&["-o", "t.fxt", "--rotate", "1M"][..], &["-o", "c.fxt", "--mode", "circular"]]
     {
-        let told = told_while_it_records(&folder, Stdio::null(), options);
-        assert!(told.iter().any(|it| it == "READY=1"), "{told:?}");
+        let reported = lines_while_it_records(&folder, Stdio::null(), options);
+        assert!(reported.iter().any(|it| it == "READY=1"), "{reported:?}");
         // One per 100 ms in 4 s, minus the start-up time on a busy machine.
-        assert!((8..=41).contains(&beats(&told)), "{told:?}");
+        assert!((8..=41).contains(&beats(&reported)), "{reported:?}");
     }
     // A pipe that is not read takes 64 KiB, which this machine fills in a moment.
     let (reader, writer) = std::io::pipe().expect("a pipe");
     let _busy = Process::start(Command::new("sh").args(["-c", "while :; do /bin/true; done"]));
     let options = ["-o", "-", "--buffer-size", "1M"];
-    let stuck = told_while_it_records(&folder, Stdio::from(writer), &options);
+    let stuck = lines_while_it_records(&folder, Stdio::from(writer), &options);
     drop(reader);
     let last = stuck.iter().rposition(|it| it == "WATCHDOG=1").map_or(0, |last| last + 1);
     assert!(beats(&stuck) < 25 && last <= 26, "{stuck:?}");

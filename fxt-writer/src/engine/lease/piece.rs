@@ -1,5 +1,5 @@
-//! Room for one record in the piece that a thread holds: claimed, filled, and
-//! completed by its header, after the vacant room after it has been marked.
+//! Space for one record in the piece that a thread holds: first claimed, then filled, and completed by the header, after the vacant space
+//! behind it has been marked.
 
 use super::Lease;
 use crate::engine::held::Held;
@@ -8,7 +8,7 @@ use crate::engine::sync::{AtomicU64, Ordering, fence};
 use crate::layout::walk::has_size;
 use crate::space::{Slot, Space};
 
-/// A lease's piece, up to the point that it has reached.
+/// A lease's piece, from the current position on.
 pub(super) struct Piece<'l>(pub(super) &'l Lease);
 
 impl<'l> Space for Piece<'l> {
@@ -70,8 +70,7 @@ impl PieceSlot<'_> {
     fn cell(&self, index: usize) -> &AtomicU64 {
         debug_assert!(index < self.room);
         // SAFETY: every index here is less than `room` (0, or checked against
-        // `words`, which is no more). The room is the rest of a piece that was
-        // reserved, hence within the memory.
+        // `words`, which is no more). The room is the rest of a piece that was reserved, so it is within the memory.
         unsafe { self.lease.engine.memory.cell_unchecked(self.start + index) }
     }
 

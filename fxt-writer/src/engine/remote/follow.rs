@@ -7,8 +7,8 @@
 //!  second look  [ a b e . | c d . . | f ] 0 0        e d f
 //! ```
 //!
-//! The room is read from back to front, as [`live`](super::live) does, so a record that a thread wrote before another is never seen after
-//! it.
+//! The space is read from back to front, as [`live`](super::live) does, so if a thread wrote one record before another, the reader never
+//! misses the first and sees the second.
 
 use std::ops::Range;
 
@@ -24,13 +24,13 @@ pub struct Cursor {
     /// Durable words since the engine was started.
     durable: u64,
     wrapped: u32,
-    filling: Option<Seen>,
+    lap: Option<Seen>,
 }
 
-/// The state of a filling that was read; words are counted from the beginning of the memory.
+/// The state of a lap that was read; words are counted from the beginning of the memory.
 #[derive(Clone, Debug)]
 struct Seen {
-    /// The first word, which identifies the filling, in case it was cleared in the meantime.
+    /// The first word, which identifies the lap, in case it was cleared in the meantime.
     start: usize,
     at: usize,
     /// Room before `at` that was not filled.
@@ -43,7 +43,7 @@ impl<W: SharedWords> Remote<W> {
     ///
     /// # Errors
     ///
-    /// When the header is impossible.
+    /// Returns an error when the header is impossible.
     pub fn follow(
         &self,
         cursor: &mut Cursor,
@@ -58,23 +58,23 @@ impl<W: SharedWords> Remote<W> {
             0 => {}
             1 => {
                 looks.push((cursor.wrapped, self.look(&header, cursor, true)?));
-                cursor.filling = None;
+                cursor.lap = None;
             }
             _ => {
                 tally.torn += 1;
-                cursor.filling = None;
+                cursor.lap = None;
             }
         }
         cursor.wrapped = wrapped;
         looks.push((wrapped, self.look(&header, cursor, last)?));
         let after = self.header().ok_or(RemoteError::NoHeader)?;
         let newest = self.header().ok_or(RemoteError::NoHeader)?.wrapped_count;
-        let mut fillings = Vec::new();
+        let mut laps = Vec::new();
         for (wrapped, records) in looks {
             let part = part_of(wrapped);
             let same = after.rolling_start[part] == header.rolling_start[part];
             match records.filter(|_| same && newest.wrapping_sub(wrapped) <= 1) {
-                Some(records) => fillings.push(records),
+                Some(records) => laps.push(records),
                 None => tally.torn += 1,
             }
         }
@@ -82,25 +82,25 @@ impl<W: SharedWords> Remote<W> {
         let durable_end = self.durable_end(after.durable_end)?;
         let durable = self.copy_durable(cursor.durable.min(durable_end)..durable_end);
         cursor.durable = durable_end;
-        let copies = Copies { wrapped, durable_end, durable, fillings, tally, held: false };
+        let copies = Copies { wrapped, durable_end, durable, laps, tally, held: false };
         Ok(copies_admitted(&copies, admit))
     }
 
-    /// The new records of the cursor's filling, in order; `None` if it was cleared in the meantime.
+    /// The new records of the cursor's lap, in order; `None` if it was cleared in the meantime.
     fn look(
         &self,
         header: &Header,
         cursor: &mut Cursor,
         last: bool,
     ) -> Result<Option<Vec<u64>>, RemoteError> {
-        let range = self.filling(header, part_of(cursor.wrapped))?;
-        let Some(seen) = &mut cursor.filling else {
-            // A filling that is just being cleared has no data yet.
+        let range = self.lap(header, part_of(cursor.wrapped))?;
+        let Some(seen) = &mut cursor.lap else {
+            // A lap that is being cleared has no data yet.
             if range.is_empty() {
                 return Ok(Some(Vec::new()));
             }
             let seen = Seen { start: range.start, at: range.start, open: Vec::new() };
-            return Ok(Some(self.look_at(cursor.filling.insert(seen), range.end, last)));
+            return Ok(Some(self.look_at(cursor.lap.insert(seen), range.end, last)));
         };
         let same = range.start == seen.start && seen.at <= range.end;
         Ok(same.then(|| self.look_at(seen, range.end, last)))

@@ -1,4 +1,4 @@
-//! Reads a filling while the other process writes to it.
+//! Reads a lap while the other process writes to it.
 //!
 //! Two things can go wrong, even without a hostile process. A record may be
 //! finished while it is being read, and the buffer may be cleared and reused.
@@ -13,13 +13,13 @@
 //!                                           head   whole by then: now its content is read
 //! ```
 //!
-//! If the buffer were only read forwards, a record that is just being started would yield a zero, a gap, and then content that looks like a
-//! record. If the buffer were only read backwards, a record that is just being finished would yield content from before it was finished.
+//! If the buffer were read only forwards, a record that is just being started would appear as a zero, then a gap, and then content that
+//! looks like a record. If the buffer were read only backwards, a record that is just being finished would appear with content from before
+//! it was finished.
 //!
-//! **The buffer.** Before a buffer is cleared, the header marks it as without data, and before that
-//! mark is removed, the wrapped count goes up by one. So the reader checks the start of the data
-//! after the copy, and then the count: a filling with the same start, whose count is the current or
-//! the previous one, was not cleared in the meantime.
+//! **The buffer.** Before a buffer is cleared, its header marks it as empty; before that mark is removed, the wrapped count increases by
+//! one. So after the copy, the reader checks the start of the data and then the count: a lap with the same start, whose count is the
+//! current or the previous one, was not cleared in the meantime.
 //!
 //! **Writers that never pause** can fill both buffers in less time than a copy takes. So they are
 //! held after a few attempts:
@@ -34,9 +34,8 @@
 //!
 //! A writer reads `held` by an atomic addition of 0, so the reader's exchange is ordered before or
 //! after each such read: if before, the writer waits; if after, the reader sees everything that the
-//! writer did before it. At most one reuse can still be under way, since it happens under the lock,
-//! and it changes the header a few times. Only a change of the header makes an attempt fail, so one
-//! of the following attempts succeeds.
+//! writer did before it. At most one reuse can still be in progress, because it happens under the lock, and it changes the header a few
+//! times. Only a change of the header makes an attempt fail, so one of the following attempts succeeds.
 
 use super::{Copies, Remote, RemoteError, SharedWords, Tally};
 use crate::engine::config::Mode;
@@ -47,11 +46,11 @@ use crate::layout::limits::WORD_BYTES;
 
 /// The number of attempts to copy before writers are held.
 const ATTEMPTS: usize = if cfg!(loom) { 0 } else { 8 };
-/// The number of attempts after that. A reuse that is under way stores to the header five times and so makes at most five
-/// attempts fail; if more fail, the other process violates the protocol.
+/// The number of attempts after that. A reuse that is in progress stores to the header five times and so makes at most five attempts fail;
+/// if more fail, the other process violates the protocol.
 const HELD_ATTEMPTS: usize = if cfg!(loom) { 6 } else { 8 };
 
-/// Writers of the other process are held while this lives.
+/// Writers of the other process are held while this value lives.
 struct Hold<'w, W: SharedWords>(&'w W);
 
 impl<'w, W: SharedWords> Hold<'w, W> {
@@ -67,8 +66,8 @@ impl<W: SharedWords> Drop for Hold<'_, W> {
     }
 }
 
-/// A copy of one filling.
-struct Filling {
+/// A copy of one lap.
+struct Lap {
     /// Finished records, one after another.
     records: Vec<u64>,
     /// Buffers that were left out in addition.
@@ -123,17 +122,17 @@ impl<W: SharedWords> Remote<W> {
     /// Makes one attempt to copy everything that is committed and not saved, without what was reused during the attempt.
     fn attempt(&self) -> Result<Attempt, RemoteError> {
         let header = self.header().ok_or(RemoteError::NoHeader)?;
-        let fillings = self.fillings(&header);
+        let laps = self.laps(&header);
         let after = self.header().ok_or(RemoteError::NoHeader)?;
         let last = self.header().ok_or(RemoteError::NoHeader)?.wrapped_count;
         let (mut records, mut tally, mut fault) = (Vec::new(), Tally::default(), None);
-        for (wrapped, part, filling) in fillings {
+        for (wrapped, part, lap) in laps {
             let counts = self.mode == Mode::Oneshot || last.wrapping_sub(wrapped) <= 1;
             let same = after.rolling_start[part] == header.rolling_start[part];
-            match filling {
-                Ok(filling) if counts && same => {
-                    records.push(filling.records);
-                    tally += filling.tally;
+            match lap {
+                Ok(lap) if counts && same => {
+                    records.push(lap.records);
+                    tally += lap.tally;
                 }
                 Ok(_) => tally.torn += 1,
                 Err(error) => {
@@ -149,13 +148,13 @@ impl<W: SharedWords> Remote<W> {
         let durable_end = self.durable_end(after.durable_end)?;
         let durable = self.copy_durable(self.durable_saved..durable_end);
         let wrapped = header.wrapped_count;
-        let fillings = records;
-        let copies = Copies { wrapped, durable_end, durable, fillings, tally, held: false };
+        let laps = records;
+        let copies = Copies { wrapped, durable_end, durable, laps, tally, held: false };
         Ok(Attempt { copies, fault })
     }
 
-    /// The fillings that were not saved, older first: wrapped count, part and a copy of each.
-    fn fillings(&self, header: &Header) -> Vec<(u32, usize, Result<Filling, RemoteError>)> {
+    /// The laps that were not saved, older first: wrapped count, part and a copy of each.
+    fn laps(&self, header: &Header) -> Vec<(u32, usize, Result<Lap, RemoteError>)> {
         let wrapped = header.wrapped_count;
         let copy = |wrapped, part| (wrapped, part, self.copy_live(header, part));
         if self.mode == Mode::Oneshot {
@@ -163,13 +162,13 @@ impl<W: SharedWords> Remote<W> {
             return vec![copy(wrapped, 0)];
         }
         let both = [wrapped.wrapping_sub(1), wrapped];
-        let unsaved = both.into_iter().filter(|&filling| self.is_unsaved(filling));
-        unsaved.map(|filling| copy(filling, part_of(filling))).collect()
+        let unsaved = both.into_iter().filter(|&lap| self.is_unsaved(lap));
+        unsaved.map(|lap| copy(lap, part_of(lap))).collect()
     }
 
-    /// The finished records of a filling, while others may still be written.
-    fn copy_live(&self, header: &Header, part: usize) -> Result<Filling, RemoteError> {
-        let range = self.filling(header, part)?;
+    /// The finished records of a lap, while others may still be written.
+    fn copy_live(&self, header: &Header, part: usize) -> Result<Lap, RemoteError> {
+        let range = self.lap(header, part)?;
         let mut marks = vec![0; range.len()];
         for (mark, index) in marks.iter_mut().zip(range.clone()).rev() {
             *mark = self.words.load(index);
@@ -182,6 +181,6 @@ impl<W: SharedWords> Remote<W> {
         });
         let cut_bytes = (walked.cut * WORD_BYTES) as u64;
         let tally = Tally { unfinished: walked.unfinished, cut_bytes, ..Tally::default() };
-        Ok(Filling { records, tally })
+        Ok(Lap { records, tally })
     }
 }

@@ -25,7 +25,7 @@ pub(super) enum End {
     },
 }
 
-/// Why a connection has to end.
+/// The reason why a connection has to end.
 #[derive(Debug)]
 struct Over(End);
 
@@ -38,7 +38,7 @@ pub(super) struct Connection {
     outbox: VecDeque<Vec<u8>>,
     recording: Option<Recording>,
     /// The number of the client's categories that the manager knows.
-    told: usize,
+    announced: usize,
     /// How many of the client's alerts have been put into messages.
     alerts: u64,
     registered: bool,
@@ -49,11 +49,11 @@ impl Connection {
     pub(super) fn new(client: &'static Client, control: OwnedFd) -> Self {
         let control = Arc::new(OwnSocket::control(control));
         let (outbox, recording) = (VecDeque::new(), None);
-        let (told, alerts, registered, of_use) = (0, 0, false, false);
-        Self { client, control, outbox, recording, told, alerts, registered, of_use }
+        let (announced, alerts, registered, of_use) = (0, 0, false, false);
+        Self { client, control, outbox, recording, announced, alerts, registered, of_use }
     }
 
-    /// Runs the connection until it ends; nothing is recorded afterwards.
+    /// Runs the connection until it ends; afterwards nothing is recorded.
     pub(super) fn run(mut self) -> End {
         let end = loop {
             if let Err(Over(end)) = self.step() {
@@ -111,16 +111,16 @@ impl Connection {
 
     /// Registers, or sends the categories and alerts that have been added since.
     fn tell(&mut self) -> Result<(), Over> {
-        // While the manager does not read, everything stays in the inbox, which is bounded.
+        // While the manager does not read, all messages stay in the inbox, which is bounded.
         if !self.outbox.is_empty() {
             return Ok(());
         }
         let (new, alerts) = {
             let mut inbox = lock(&self.client.inbox);
             self.alerts = inbox.raised;
-            (inbox.categories[self.told..].to_vec(), std::mem::take(&mut inbox.alerts))
+            (inbox.categories[self.announced..].to_vec(), std::mem::take(&mut inbox.alerts))
         };
-        self.told += new.len();
+        self.announced += new.len();
         let mut messages = Vec::new();
         let mut untold = new.chunks(CATEGORIES_AT_ONCE);
         if !std::mem::replace(&mut self.registered, true) {
@@ -149,9 +149,9 @@ impl Connection {
             }
         }
         if self.registered {
-            let told = self.alerts;
+            let announced = self.alerts;
             *lock(&self.client.direct) = Some(Arc::clone(&self.control));
-            self.client.progress(|progress| progress.told = told);
+            self.client.progress(|progress| progress.announced = announced);
         }
         Ok(())
     }

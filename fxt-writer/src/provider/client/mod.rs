@@ -1,4 +1,4 @@
-//! The client: this process's side of the protocol with the manager.
+//! The client side of the protocol between this process and the manager.
 //!
 //! A separate thread, `fxt-provider`, does all communication, so that the manager
 //! cannot delay the application. Threads that record put messages for it into an
@@ -79,7 +79,7 @@ struct Progress {
     /// The number of flushes completed so far.
     flushed: u64,
     /// The number of alerts from the inbox that were sent so far.
-    told: u64,
+    announced: u64,
     /// Whether the last attempt to reach a manager failed.
     alone: bool,
     /// Whether it is known if a session runs: the manager has answered, there is no manager, or the
@@ -88,7 +88,7 @@ struct Progress {
 }
 
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    // No code under these locks panics half-way through a change.
+    // Code that holds these locks never panics in the middle of a change.
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
@@ -155,7 +155,7 @@ impl Client {
         let inbox = lock(&self.inbox);
         let raised = inbox.raised;
         drop(inbox);
-        self.wait(timeout, |progress| progress.alone || progress.told >= raised);
+        self.wait(timeout, |progress| progress.alone || progress.announced >= raised);
     }
 
     /// Requests that a buffer is saved.
@@ -171,7 +171,7 @@ impl Client {
 
     /// Takes the wake-ups so far.
     fn woken(&self) {
-        // It does not matter if there is nothing to read.
+        // An empty FIFO is not an error here.
         let _ = self.wake.read();
     }
 

@@ -1,4 +1,4 @@
-//! One session on a connection, from START to TERMINATE.
+//! One session of a connection, from START to TERMINATE.
 //!
 //! ```text
 //!            STOP: engine finished        all saved: STOPPED is sent
@@ -7,8 +7,7 @@
 //!     +------------------------------------------------------------------+
 //! ```
 //!
-//! In streaming mode the engine's requests to save a buffer queue here, and one
-//! at a time is in flight.
+//! In streaming mode, the engine's requests to save a buffer are queued here, and one at a time is in flight.
 
 use std::collections::VecDeque;
 use std::num::NonZeroU32;
@@ -28,7 +27,7 @@ use crate::provider::wire::{self, Start};
 enum Phase {
     /// Trace points record.
     Running,
-    /// Trace points no longer record; the rest is being saved.
+    /// Trace points no longer record; the remaining data is being saved.
     Stopping,
     /// Everything is saved, or never will be.
     Stopped,
@@ -71,7 +70,7 @@ impl Recording {
     ///
     /// # Errors
     ///
-    /// When the buffer cannot be used or the FIFO is closed already.
+    /// Returns an error when the buffer cannot be used or the FIFO is closed already.
     pub(super) fn start(
         client: &'static Client,
         (id, start): (wire::Session, Start),
@@ -127,7 +126,7 @@ impl Recording {
         self.in_flight.is_none() && !self.waiting.is_empty()
     }
 
-    /// Sends what can be sent; returns the session's number when STOPPED is due.
+    /// Sends pending packets; returns the number of the session when STOPPED must be sent.
     pub(super) fn advance(&mut self, client: &Client) -> Option<wire::Session> {
         self.take_requests(client);
         if self.phase == Phase::Running {
@@ -190,7 +189,7 @@ impl Recording {
     ///
     /// # Errors
     ///
-    /// When the FIFO is closed, or an answer does not match a request.
+    /// Returns an error when the FIFO is closed, or an answer does not match a request.
     pub(super) fn receive(&mut self) -> std::io::Result<()> {
         let Some(fifo) = &self.fifo else { return Ok(()) };
         while let Some(answer) = sys::receive_packet(fifo.as_fd())? {
@@ -204,7 +203,7 @@ impl Recording {
         Ok(())
     }
 
-    /// The manager accepts no more: tracing ends.
+    /// The manager accepts no more data, so tracing ends.
     pub(super) fn refused(&mut self, client: &Client) {
         self.close(client);
         (self.fifo, self.in_flight) = (None, None);
@@ -243,9 +242,8 @@ impl Recording {
     }
 
     /// Ends this session and returns its buffer to the next one if that uses
-    /// `file` again; its registrations stay valid. Otherwise the next session has
-    /// a new engine, even in the same memory: a late writer can reach only this
-    /// one, which is stopped.
+    /// `file` again; its registrations stay valid. Otherwise the next session has a new engine, even in the same memory: a late writer can
+    /// reach only this engine, which is stopped.
     fn hand_on(mut self, client: &Client, file: &OwnedFd, next: &Start) -> Option<Arc<Buffer>> {
         let buffer = Arc::clone(self.session.buffer());
         let kept = self.mode == next.mode && next.disposition != BufferDisposition::ClearEntire;

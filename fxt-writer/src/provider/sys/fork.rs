@@ -1,5 +1,4 @@
-//! What a forked child must not inherit: the running session, the manager's
-//! client, and the client's sockets.
+//! State that a forked child must not inherit: the running session, the manager's client, and the client's sockets.
 //!
 //! The first two are in a separate page that is all zeros in every child, however
 //! it was forked (MADV_WIPEONFORK). So in a child no session runs, nothing is
@@ -49,8 +48,8 @@ pub(in crate::provider) fn generation() -> u32 {
     PAGE.generation.load(Ordering::Relaxed)
 }
 
-/// In place of a generation: the manager has not answered in time whether a session runs. Trace
-/// points count what they would have recorded.
+/// Stored in place of a generation if the manager has not answered in time whether a session runs. Trace points count what they would have
+/// recorded.
 pub(in crate::provider) const OVERDUE: u32 = u32::MAX;
 
 /// Makes trace points count records that they cannot write. Call only when no session can be published at the same time.
@@ -90,7 +89,7 @@ pub(in crate::provider) fn publish_client(
         Err(theirs) => {
             // SAFETY: made just above, and not yet shared.
             drop(unsafe { Box::from_raw(ours) });
-            // SAFETY: not null, hence what another call leaked.
+            // SAFETY: the pointer is not null, so another call leaked it.
             Err(unsafe { &*theirs })
         }
     }
@@ -126,8 +125,8 @@ pub(in crate::provider) fn claim_process() -> io::Result<()> {
 pub(in crate::provider) fn at_exit(last_words: extern "C" fn()) {
     static AT_EXIT: Once = Once::new();
     AT_EXIT.call_once(|| {
-        // SAFETY: a function that takes nothing and stays for as long as the process
-        // runs. If there is no room for it, nothing is called.
+        // SAFETY: the function takes no arguments and exists for as long as the process runs. If there is no memory for it, no handler is
+        // called.
         unsafe { libc::atexit(last_words) };
     });
 }

@@ -18,17 +18,17 @@ use crate::packet::Packet;
 /// The maximum memory populated in advance, which takes the client's thread about 20 ms.
 const MAX_POPULATED_BYTES: usize = 64 << 20;
 
-/// Why a descriptor is not accepted as a buffer.
+/// The reason why a descriptor is not accepted as a buffer.
 #[derive(Debug, thiserror::Error)]
 pub(in crate::provider) enum BufferError {
     /// It can shrink, and touching memory beyond its end would kill the process.
     #[error("the buffer is not sealed against shrinking (F_SEAL_SHRINK)")]
     NotSealed,
     /// Its size is not the announced one.
-    #[error("the buffer has {found} bytes instead of {told}")]
+    #[error("the buffer has {found} bytes instead of {announced}")]
     Size {
         /// Bytes that START announced.
-        told: u64,
+        announced: u64,
         /// Bytes that the file has.
         found: i64,
     },
@@ -43,8 +43,8 @@ impl From<nix::Error> for BufferError {
     }
 }
 
-/// A mapped buffer. It stays mapped until this is dropped, though no longer the
-/// manager's file after [`let_go`](Self::let_go).
+/// A mapped buffer. The memory stays mapped until this value is dropped, although after [`let_go`](Self::let_go) it is no longer the
+/// manager's file.
 #[derive(Debug)]
 pub(in crate::provider) struct Mapping {
     address: NonNull<libc::c_void>,
@@ -61,21 +61,24 @@ unsafe impl Send for Mapping {}
 unsafe impl Sync for Mapping {}
 
 impl Mapping {
-    /// Maps `told` bytes of `file`, which must be sealed so that they stay there.
-    pub(in crate::provider) fn share(file: BorrowedFd<'_>, told: u64) -> Result<Self, BufferError> {
+    /// Maps `announced` bytes of `file`, which must be sealed so that its size cannot shrink.
+    pub(in crate::provider) fn share(
+        file: BorrowedFd<'_>,
+        announced: u64,
+    ) -> Result<Self, BufferError> {
         let seals = SealFlag::from_bits_truncate(fcntl(file, FcntlArg::F_GET_SEALS)?);
         if !seals.contains(SealFlag::F_SEAL_SHRINK) {
             return Err(BufferError::NotSealed);
         }
         let stat = fstat(file)?;
-        let size = usize::try_from(told).ok().and_then(NonZeroUsize::new);
-        let size = size.filter(|_| u64::try_from(stat.st_size) == Ok(told));
+        let size = usize::try_from(announced).ok().and_then(NonZeroUsize::new);
+        let size = size.filter(|_| u64::try_from(stat.st_size) == Ok(announced));
         let Some(bytes) = size else {
-            return Err(BufferError::Size { told, found: stat.st_size });
+            return Err(BufferError::Size { announced, found: stat.st_size });
         };
         let access = ProtFlags::PROT_READ | ProtFlags::PROT_WRITE;
-        // SAFETY: a new mapping at an address of the kernel's choice disturbs
-        // nothing. The file cannot shrink; this was just checked.
+        // SAFETY: a new mapping at an address that the kernel chooses affects no existing memory. The file cannot shrink; this was just
+        // checked.
         let address = unsafe { mmap(None, bytes, access, MapFlags::MAP_SHARED, file, 0) }?;
         let file = (stat.st_dev, stat.st_ino);
         let mapping = Self { address, bytes, owner: fork::owner(), file };
@@ -85,7 +88,7 @@ impl Mapping {
         Ok(mapping)
     }
 
-    /// Whether `file` is the one that is mapped here.
+    /// Whether this mapping is of `file`.
     pub(in crate::provider) fn is_of(&self, file: BorrowedFd<'_>) -> bool {
         fstat(file).is_ok_and(|stat| (stat.st_dev, stat.st_ino) == self.file)
     }
@@ -94,7 +97,7 @@ impl Mapping {
     ///
     /// # Errors
     ///
-    /// When the memory cannot be cleared, or its size does not suit an engine.
+    /// Returns an error when the memory cannot be cleared, or its size does not suit an engine.
     pub(in crate::provider) fn into_engine(
         self,
         mode: Mode,
@@ -108,9 +111,8 @@ impl Mapping {
         let mapping = Arc::new(self);
         let keep = Arc::clone(&mapping);
         // SAFETY: the mapping is valid for that many bytes until it is dropped, which
-        // `keep` puts off. It was ours alone, this function took it, and nothing
-        // but the engine has its address afterwards: the methods of `Mapping` make
-        // system calls that leave it valid.
+        // `keep` puts off. This function took the mapping, which nothing else used, and afterwards only the engine has its address: the
+        // methods of `Mapping` make system calls that leave it valid.
         let engine = unsafe { Engine::with_memory(config, mapping.address.cast(), keep, notify) };
         let engine = engine.map_err(|error| io::Error::new(io::ErrorKind::InvalidInput, error))?;
         Ok((engine, mapping))
@@ -144,7 +146,7 @@ impl Mapping {
 impl Drop for Mapping {
     fn drop(&mut self) {
         if fork::owned_here(self.owner) {
-            // SAFETY: mapped by `share` in this process, and nothing has its address any more: the engine that had it kept this value
+            // SAFETY: mapped by `share` in this process, and nothing has its address any more: the engine that used it kept this value
             // alive.
             let unmapped = unsafe { munmap(self.address, self.bytes.get()) };
             debug_assert_eq!(unmapped, Ok(()));

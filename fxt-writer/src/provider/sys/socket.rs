@@ -68,7 +68,7 @@ pub(in crate::provider) fn receive(socket: BorrowedFd<'_>) -> Received {
 ///
 /// # Errors
 ///
-/// When the other end is closed, or the datagram is not a packet.
+/// Returns an error if the other end is closed, or the datagram is not a packet.
 pub(in crate::provider) fn receive_packet(fifo: BorrowedFd<'_>) -> io::Result<Option<Packet>> {
     let mut bytes = [0; PACKET_BYTES + 1];
     match recv(fifo.as_raw_fd(), &mut bytes, MsgFlags::MSG_DONTWAIT) {

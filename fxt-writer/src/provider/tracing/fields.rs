@@ -12,7 +12,7 @@ use crate::layout::limits::MAX_ARGS;
 use crate::provider::format::Bounded;
 use crate::provider::site::Name;
 
-/// A field's value; texts are kept side by side.
+/// A field's value; texts are stored contiguously.
 #[derive(Clone, Debug)]
 enum Kept {
     Signed(i64),
@@ -70,7 +70,7 @@ impl Fields {
     }
 
     fn keep(&mut self, field: &Field, value: Kept) {
-        // A field that is recorded again has a new value.
+        // A field that is recorded again gets a new value.
         match self.kept.iter().position(|(index, _)| *index == field.index()) {
             Some(at) => self.kept[at].1 = value,
             None if self.kept.len() < MAX_ARGS => self.kept.push((field.index(), value)),

@@ -128,7 +128,7 @@ where
             let last = entered.iter().rposition(|(span, _)| *span == id.into_u64())?;
             Some(entered.remove(last))
         });
-        // The end is written here, not in the closure: the borrow is over.
+        // The end is written here, not in the closure, because the borrow has ended.
         drop(left);
     }
 

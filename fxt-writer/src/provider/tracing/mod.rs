@@ -44,7 +44,7 @@ use tracing_subscriber::util::SubscriberInitExt;
 
 use super::Provider;
 
-/// Why [`init`] failed.
+/// The reason why [`init`] failed.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum InitError {
@@ -61,7 +61,7 @@ pub enum InitError {
 ///
 /// # Errors
 ///
-/// When there is already a subscriber, or as for [`provider::init`](super::init).
+/// Returns an error when there is already a subscriber, or as for [`provider::init`](super::init).
 pub fn init(name: &str) -> Result<Provider, InitError> {
     let provider = super::init(name)?;
     tracing_subscriber::registry().with(layer()).try_init()?;

@@ -1,9 +1,8 @@
-//! What can be wrong with a control message.
+//! Errors in a control message.
 
 use super::{HEAD_BYTES, MAX_ALERT_BYTES, MAX_ITEM_BYTES, MAX_MESSAGE_BYTES, PROTOCOL_VERSION};
 
-/// A message that cannot be sent, or bytes that are not a valid message. The
-/// receiver of such bytes closes the connection.
+/// A message that cannot be sent, or bytes that are not a valid message. A receiver of such bytes closes the connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum WireError {
@@ -22,10 +21,10 @@ pub enum WireError {
         bytes: usize,
     },
     /// The payload size in the head differs from that of the payload received.
-    #[error("a control message announces {told} bytes of payload but has {found}")]
+    #[error("a control message announces {announced} bytes of payload but has {found}")]
     PayloadSize {
         /// The number of bytes in the header.
-        told: u32,
+        announced: u32,
         /// Bytes after the head.
         found: usize,
     },
@@ -37,7 +36,7 @@ pub enum WireError {
         /// Its bytes.
         bytes: usize,
     },
-    /// The sending side has no message of that kind.
+    /// The sending side has no message of this kind.
     #[error("control message kind {kind} is not permitted from this side")]
     Kind {
         /// The kind in the message.

@@ -25,9 +25,9 @@ impl<'a> Frame<'a> {
         if bytes.len() > MAX_MESSAGE_BYTES {
             return Err(WireError::TooLong { bytes: bytes.len() });
         }
-        let told = u32::from_ne_bytes([p0, p1, p2, p3]);
-        if u64::from(told) != payload.len() as u64 {
-            return Err(WireError::PayloadSize { told, found: payload.len() });
+        let announced = u32::from_ne_bytes([p0, p1, p2, p3]);
+        if u64::from(announced) != payload.len() as u64 {
+            return Err(WireError::PayloadSize { announced, found: payload.len() });
         }
         Ok(Self {
             kind: u16::from_ne_bytes([k0, k1]),
@@ -65,7 +65,7 @@ impl<'a> Frame<'a> {
     pub(super) fn expect_no_payload(&self) -> Result<(), WireError> {
         match self.payload.len() {
             0 => Ok(()),
-            found => Err(WireError::PayloadSize { told: 0, found }),
+            found => Err(WireError::PayloadSize { announced: 0, found }),
         }
     }
 }

@@ -6,7 +6,7 @@ use super::{Session, Start, WireError, kind};
 /// A message from the manager.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum FromManager {
-    /// START: record into the buffer that comes with this message.
+    /// START: record into the buffer whose descriptor comes with this message.
     Start {
         /// The number of the new session.
         session: Session,
@@ -20,7 +20,7 @@ pub enum FromManager {
     ),
     /// TERMINATE: release the buffer. Before any START: no session runs now.
     Terminate(
-        /// The session that is over, or, before any START, any number.
+        /// The session that has ended or, before any START, any number.
         Session,
     ),
 }
@@ -30,7 +30,7 @@ impl FromManager {
     ///
     /// # Errors
     ///
-    /// When the bytes are not a valid message.
+    /// Returns an error when the bytes are not a valid message.
     pub fn decode(bytes: &[u8]) -> Result<Self, WireError> {
         let frame = Frame::decode(bytes)?;
         match frame.kind {
@@ -54,7 +54,7 @@ impl FromManager {
     ///
     /// # Errors
     ///
-    /// When a category cannot be expressed, or the message grows too long.
+    /// Returns an error when a category cannot be expressed, or the message grows too long.
     pub fn encode(&self) -> Result<Vec<u8>, WireError> {
         let (kind, session, payload) = match self {
             Self::Start { session, start } => (kind::START, session, start.encode()?),

@@ -2,8 +2,8 @@
 //! encoding and decoding.
 //!
 //! One message is one datagram of a SOCK_SEQPACKET socket, at most
-//! [`MAX_MESSAGE_BYTES`] long. Numbers are in machine order, since both ends run
-//! on one machine; text is UTF-8, and every item of a list ends in a newline.
+//! [`MAX_MESSAGE_BYTES`] long. Numbers are in machine order, because both ends run on one machine; text is UTF-8, and every item of a list
+//! ends in a newline.
 //!
 //! ```text
 //!  0      2         4               8              16
@@ -29,8 +29,7 @@
 //!     |<--------------------------------------------------------|
 //! ```
 //!
-//! Nothing here does I/O. Neither side trusts the other: decoding any bytes
-//! returns a message or an error.
+//! This module does no I/O. Neither side trusts the other: decoding arbitrary bytes returns a message or an error.
 //!
 //! ```
 //! use fxt_writer::provider::wire::FromProvider;

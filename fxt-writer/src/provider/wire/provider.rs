@@ -15,7 +15,7 @@ pub enum FromProvider {
     },
     /// CATEGORIES: categories that became known since the previous message.
     Categories(
-        /// The new ones, without those that were already sent.
+        /// The new categories, without those that were already sent.
         Vec<String>,
     ),
     /// STOPPED: the buffer of this session is final, and in streaming mode saved.
@@ -35,7 +35,7 @@ impl FromProvider {
     ///
     /// # Errors
     ///
-    /// When the bytes are not a valid message.
+    /// Returns an error when the bytes are not a valid message.
     pub fn decode(bytes: &[u8]) -> Result<Self, WireError> {
         let frame = Frame::decode(bytes)?;
         match frame.kind {
@@ -68,7 +68,7 @@ impl FromProvider {
     ///
     /// # Errors
     ///
-    /// When a text cannot be expressed, or the message grows too long.
+    /// Returns an error when a text cannot be expressed, or the message grows too long.
     pub fn encode(&self) -> Result<Vec<u8>, WireError> {
         let mut payload = Vec::new();
         let (kind, data) = match self {

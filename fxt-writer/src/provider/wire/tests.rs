@@ -40,12 +40,12 @@ fn from_manager() -> Vec<FromManager> {
 }
 
 /// A message with a hand-made header.
-fn raw(kind: u16, version: u16, told: usize, data: u64, payload: &[u8]) -> Vec<u8> {
-    let told = u32::try_from(told).expect("a small payload");
+fn raw(kind: u16, version: u16, announced: usize, data: u64, payload: &[u8]) -> Vec<u8> {
+    let announced = u32::try_from(announced).expect("a small payload");
     let mut bytes = Vec::new();
     bytes.extend_from_slice(&kind.to_ne_bytes());
     bytes.extend_from_slice(&version.to_ne_bytes());
-    bytes.extend_from_slice(&told.to_ne_bytes());
+    bytes.extend_from_slice(&announced.to_ne_bytes());
     bytes.extend_from_slice(&data.to_ne_bytes());
     bytes.extend_from_slice(payload);
     bytes
@@ -112,7 +112,10 @@ fn a_message_cut_anywhere_is_refused() {
 #[test]
 fn a_payload_longer_than_announced_is_refused() {
     let bytes = raw(kind::REGISTER, 1, 4, 0, b"app\nnet\n");
-    assert_eq!(FromProvider::decode(&bytes), Err(WireError::PayloadSize { told: 4, found: 8 }));
+    assert_eq!(
+        FromProvider::decode(&bytes),
+        Err(WireError::PayloadSize { announced: 4, found: 8 })
+    );
 }
 
 #[test]
@@ -193,7 +196,7 @@ fn fields_that_belong_to_other_kinds_must_be_empty() {
     let decoded = FromProvider::decode(&message(kind::REGISTER, 5, b"app\n"));
     assert_eq!(decoded, Err(WireError::NotZero { value: 5 }));
     let decoded = FromManager::decode(&message(kind::STOP, 5, b"more"));
-    assert_eq!(decoded, Err(WireError::PayloadSize { told: 0, found: 4 }));
+    assert_eq!(decoded, Err(WireError::PayloadSize { announced: 0, found: 4 }));
 }
 
 #[test]

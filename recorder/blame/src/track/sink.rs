@@ -9,7 +9,7 @@ use super::Tracker;
 use crate::origins::Origin;
 use crate::threads::Index;
 
-/// Why the state of a thread is unknown.
+/// The reason why the state of a thread is unknown.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Reason {
     /// The recording contains nothing about the thread before this time.
@@ -24,7 +24,7 @@ pub enum Reason {
     OutOfScope,
     /// It waited for a CPU, or a quota held it back, at unknown times within the interval.
     Unplaced,
-    /// The interval has more entries than are kept.
+    /// The interval has more entries than the log keeps.
     NotKept,
     /// The chain is too long to be followed further.
     NotFollowed,
@@ -84,7 +84,7 @@ pub struct Request {
     pub issued: Option<u64>,
 }
 
-/// Additional data at the beginning of a stretch.
+/// Additional data at the beginning of an interval.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum About {
     #[default]
@@ -94,7 +94,7 @@ pub enum About {
     Syscall(Option<u64>),
     /// It continues to wait, in the queue of the given CPU, or held back. Before that, it was in the queue of this CPU.
     Queue(Cpu),
-    /// Why nothing is known.
+    /// The reason why the state is unknown.
     Unknown(Reason),
 }
 
@@ -108,7 +108,7 @@ pub struct Begin {
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub enum Tenant {
+pub enum OnCpu {
     Thread(Index),
     Idle,
     OutOfScope,
@@ -154,20 +154,20 @@ impl Lock {
 pub trait Sink {
     /// A thread enters a state. If the state is running, it has the CPU.
     fn begin(&mut self, thread: Index, begin: Begin);
-    /// A thread that is woken now, by what comes next, had been blocked since the beginning of the trace.
+    /// A thread that is now woken, as the next call reports, had been blocked since the beginning of the trace.
     fn was_blocked(&mut self, _: Index) {}
-    /// What was taken from the slice that the thread is in.
+    /// The time that was taken from the current slice of the thread.
     fn taken(&mut self, _: Index, _steal: u64, _irq: u64) {}
     /// The cgroup whose quota held the thread back in the wait that has ended.
     fn quota(&mut self, _: Index, _cgroup: u32) {}
     /// The lock that a thread waits for; the thread has just blocked.
     fn lock(&mut self, _: Index, _time: u64, _: Lock) {}
-    /// How long before the wake-up, which was just now, the waker sent the packet that caused it.
+    /// The time from the sending of the packet by the waker to the wake-up that it caused, which was the last event.
     fn sent(&mut self, _: Index, _ago: u64) {}
     /// The request whose completion woke the thread just now.
     fn request(&mut self, _: Index, _: Request) {}
     /// A CPU switches to something other than a thread.
-    fn tenant(&mut self, _: Cpu, _time: u64, _: Tenant) {}
+    fn on_cpu(&mut self, _: Cpu, _time: u64, _: OnCpu) {}
     /// A span of a thread, not recorded by the kernel.
     fn event(&mut self, _: &Event<'_>, _is_provider: bool) {}
     /// The next record is a scheduling record with this time. Returns whether it is needed.
@@ -215,9 +215,9 @@ impl<A: Sink, B: Sink> Sink for (A, B) {
     }
 
     #[inline(always)]
-    fn tenant(&mut self, cpu: Cpu, time: u64, tenant: Tenant) {
-        self.0.tenant(cpu, time, tenant);
-        self.1.tenant(cpu, time, tenant);
+    fn on_cpu(&mut self, cpu: Cpu, time: u64, on_cpu: OnCpu) {
+        self.0.on_cpu(cpu, time, on_cpu);
+        self.1.on_cpu(cpu, time, on_cpu);
     }
 
     fn event(&mut self, event: &Event<'_>, is_provider: bool) {

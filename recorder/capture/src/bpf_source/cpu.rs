@@ -1,7 +1,7 @@
-//! One CPU's lane: turns its records into events.
+//! The lane of one CPU: turns its records into events.
 //!
-//! The records of a lane are already sorted: a program reads the clock while it holds the lane. So records stay raw, in a third of an
-//! event's memory, until the merge with all other CPUs reaches them. Only then each becomes an event.
+//! The records of a lane are already sorted: a program reads the clock while it holds the lane. So records stay in their raw form, which
+//! takes a third of an event's memory, until the merge with all other CPUs reaches them. Only then each becomes an event.
 
 use crate::event::{
     Call, Comm, Event, Futex, Kept, KernelLock, Kind, Loss, LostOthers, SliceFacts, Switch, Taken,
@@ -38,11 +38,11 @@ const LETTERS: [char; 8] = ['S', 'D', 'T', 't', 'X', 'Z', 'P', 'I'];
 /// The thread names that the lane reported, stored as the programs store them: indexed by the lower bits of the thread id. So a name needs
 /// no search, and the table never grows.
 #[derive(Debug)]
-struct Told(Box<[(Tid, Comm)]>);
+struct ReportedNames(Box<[(Tid, Comm)]>);
 
-impl Told {
-    fn new() -> Told {
-        Told(vec![(Tid::IDLE, Comm::default()); NAMES].into_boxed_slice())
+impl ReportedNames {
+    fn new() -> ReportedNames {
+        ReportedNames(vec![(Tid::IDLE, Comm::default()); NAMES].into_boxed_slice())
     }
 
     fn place(tid: Tid) -> usize {
@@ -50,14 +50,14 @@ impl Told {
     }
 
     fn insert(&mut self, tid: Tid, comm: Comm) {
-        self.0[Told::place(tid)] = (tid, comm);
+        self.0[ReportedNames::place(tid)] = (tid, comm);
     }
 
     /// The thread's name; empty if it was not reported, or another thread's name has replaced it.
     #[inline]
     fn get(&self, tid: Tid) -> Comm {
-        match self.0[Told::place(tid)] {
-            (told, comm) if told == tid => comm,
+        match self.0[ReportedNames::place(tid)] {
+            (reported, comm) if reported == tid => comm,
             _ => Comm::default(),
         }
     }
@@ -78,7 +78,7 @@ pub(super) struct States {
 }
 
 impl States {
-    /// Decodes by the tracepoint's table; `None` if it numbers the states in an unknown way.
+    /// Decodes by the tracepoint's table; `None` if the tracepoint encodes the states in an unknown way.
     pub(super) fn new(table: &StateTable) -> Option<States> {
         let others = std::array::from_fn(|bit| table.decode(1_i64.rotate_left(bit as u32)));
         let known = LETTERS.map(|letter| PrevState { letter, preempted: false });
@@ -107,7 +107,7 @@ impl States {
     }
 }
 
-/// One CPU's lane, and the records that were taken from it.
+/// The lane of one CPU, and the records that were read from it.
 #[derive(Debug)]
 pub(super) struct CpuLane {
     /// The number of its decoder.
@@ -122,8 +122,8 @@ pub(super) struct CpuLane {
     at_rest: bool,
     /// The queue for events that no record reports.
     queue: MergeLane,
-    /// Nested events, those in the middle of another event, that were already reported as lost.
-    told_nested: u64,
+    /// Nested events (events in the middle of another event) that were already reported as lost.
+    reported_nested: u64,
     away: Away,
     /// Whether this is the CPU's lane of system calls, which exists in addition to that of switches.
     of_calls: bool,
@@ -147,22 +147,22 @@ pub(super) struct LaneDecoder {
     /// Number of invalid records.
     unknown: u64,
     /// Losses that records have already reported.
-    told_lost: u64,
+    reported_lost: u64,
 }
 
 /// Whether a CPU is offline, and whether that was reported.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Away {
     No,
-    Untold,
-    Told,
+    Unreported,
+    Reported,
 }
 
 #[derive(Debug)]
 struct Decoder {
     /// The CPU of the lane.
     cpu: Cpu,
-    names: Told,
+    names: ReportedNames,
     /// With a narrow scope: the thread on the CPU, if the records show it.
     current: Option<Option<Tid>>,
     /// Whether the records currently say which threads are in scope.
@@ -205,7 +205,7 @@ impl CpuLane {
             drained: true,
             at_rest: false,
             queue: merger.another_lane(cpu),
-            told_nested: 0,
+            reported_nested: 0,
             away: Away::No,
             of_calls,
         }
@@ -216,7 +216,7 @@ impl CpuLane {
         !self.of_calls
     }
 
-    /// Lets the programs write.
+    /// Permits the programs to write.
     pub(super) fn open(&self) {
         self.lane.open();
     }
@@ -226,10 +226,10 @@ impl CpuLane {
         self.lane.close()
     }
 
-    /// Takes what the lane holds, up to the room that is left here.
+    /// Reads the records in the lane, up to the space that is left here.
     pub(super) fn look(&mut self) -> Look {
         let before = self.held.records.len();
-        // Must come first: everything that is written after this read has a later time.
+        // This read must come first: everything that is written after it has a later time.
         self.at_rest = self.lane.is_quiescent();
         self.drained = self.held.add(|room, records| self.lane.take(room, records));
         Look { brought: self.held.records.len() - before, drained: self.drained }
@@ -239,7 +239,7 @@ impl CpuLane {
     pub(super) fn follow(&mut self, is_online: bool) {
         self.away = match self.away {
             _ if is_online => Away::No,
-            Away::No => Away::Untold,
+            Away::No => Away::Unreported,
             away => away,
         };
     }
@@ -247,19 +247,19 @@ impl CpuLane {
     /// Reports, once, that the CPU is offline, right after its last event. That event is the switch to the thread that stops the CPU,
     /// because no tracepoint fires on an offline CPU.
     pub(super) fn report_offline(&mut self, merger: &mut Merger) {
-        if self.away == Away::Untold && self.drained && self.has_switches() {
-            self.away = Away::Told;
+        if self.away == Away::Unreported && self.drained && self.has_switches() {
+            self.away = Away::Reported;
             // The time must not be earlier than the events that were already passed on.
-            let told = merger.queue(self.queue).youngest();
-            let time = self.held.youngest.max(told).max(merger.emitted());
+            let reported = merger.queue(self.queue).youngest();
+            let time = self.held.youngest.max(reported).max(merger.emitted());
             merger.push(self.queue, Event { time, kind: Kind::Offline { goes_idle: true } });
         }
     }
 
-    /// Reports events that no program could write, because they occurred in the middle of another event, and `also` further lost ones.
+    /// Reports `also` lost events, plus the events that no program could write because they occurred in the middle of another event.
     pub(super) fn report_losses(&mut self, merger: &mut Merger, also: u64) {
         let nested = self.lane.counts().nested;
-        let new = nested.saturating_sub(std::mem::replace(&mut self.told_nested, nested));
+        let new = nested.saturating_sub(std::mem::replace(&mut self.reported_nested, nested));
         self.report_loss(merger, new.saturating_add(also));
     }
 
@@ -269,8 +269,8 @@ impl CpuLane {
         merger: &mut Merger,
         decoders: &[LaneDecoder],
     ) {
-        let told = self.held.lost().saturating_add(decoders[self.number].told_lost);
-        self.report_loss(merger, self.lane.counts().lost.saturating_sub(told));
+        let reported = self.held.lost().saturating_add(decoders[self.number].reported_lost);
+        self.report_loss(merger, self.lane.counts().lost.saturating_sub(reported));
     }
 
     /// Reports that an unknown number of events is missing up to `time`.
@@ -353,7 +353,7 @@ impl Backlog for CpuLane {
 }
 
 impl Held {
-    /// Lets `read` add as many records as there is room for, and returns its result.
+    /// Lets `read` add as many records as there is space for, and returns its result.
     fn add(&mut self, read: impl FnOnce(usize, &mut VecDeque<RawRecord>) -> bool) -> bool {
         let before = self.records.len();
         let all = read(QUEUE_EVENTS.saturating_sub(before), &mut self.records);
@@ -364,14 +364,14 @@ impl Held {
 
     /// Number of lost events that these records report.
     fn lost(&self) -> u64 {
-        let told = self.records.iter().filter_map(|record| match Record::parse(record) {
+        let reported = self.records.iter().filter_map(|record| match Record::parse(record) {
             Some(Record::Lost { count, .. }) => Some(count),
             _ => None,
         });
-        told.fold(0, u64::saturating_add)
+        reported.fold(0, u64::saturating_add)
     }
 
-    /// Time of the first record that has a time. The records before it refer to it, so they are passed on with it; it might not have
+    /// Time of the first record that has a time. The records before it refer to it, so they are passed on together; it might not have
     /// arrived yet, unless there is no space for it.
     #[inline]
     fn first(&self) -> Option<Nanos> {
@@ -405,14 +405,14 @@ impl Held {
     }
 }
 
-/// Time of the events that the record becomes, after a move at `moved`; `None` if it is about a later record.
+/// The time of the events that the record becomes, after a move at `moved`; `None` if the record describes a later record.
 #[inline]
 fn time_of(record: &RawRecord, moved: Nanos) -> Option<Nanos> {
     // A queue's report about a thread that was moved to it has the time of that move.
     Record::time(record).or_else(|| Record::begins_wait(record).then_some(moved))
 }
 
-/// The event that reports `count` records for which the lane had no room.
+/// The event that reports `count` records for which the lane had no space.
 fn lost(count: u64, of_calls: bool) -> Kind {
     match of_calls {
         false => Kind::Lost(Loss::exactly(count)),
@@ -427,7 +427,7 @@ impl LaneDecoder {
         self.decoder.calls.is_some()
     }
 
-    /// For a lane of system calls, `calls` are their events.
+    /// For a lane of system calls, `calls` contains their events.
     pub(super) fn new(
         states: States,
         cpu: Cpu,
@@ -435,7 +435,7 @@ impl LaneDecoder {
         calls: Option<CallEvents>,
     ) -> LaneDecoder {
         let decoder = Decoder::new(cpu, narrow.filter(|_| calls.is_none()), calls);
-        LaneDecoder { states, decoder, unknown: 0, told_lost: 0 }
+        LaneDecoder { states, decoder, unknown: 0, reported_lost: 0 }
     }
 
     /// Passes the record's events to `take`, as long as that returns true; returns its last result.
@@ -445,11 +445,11 @@ impl LaneDecoder {
         record: &RawRecord,
         mut take: impl FnMut(&Event) -> bool,
     ) -> bool {
-        let LaneDecoder { states, decoder, unknown, told_lost } = self;
+        let LaneDecoder { states, decoder, unknown, reported_lost } = self;
         let mut go_on = true;
         match Record::parse(record) {
             Some(Record::Lost { time, count }) => {
-                *told_lost = told_lost.saturating_add(count);
+                *reported_lost = reported_lost.saturating_add(count);
                 decoder.began = false;
                 go_on = take(&Event { time, kind: lost(count, decoder.calls.is_some()) });
             }
@@ -472,7 +472,7 @@ impl Decoder {
         let current = narrow.map(|_| None);
         Decoder {
             cpu,
-            names: Told::new(),
+            names: ReportedNames::new(),
             current,
             by_group: matches!(narrow, Some(ScopeBy::Cgroup | ScopeBy::Owner)),
             slice: None,
@@ -507,17 +507,17 @@ impl Decoder {
                 }
                 // Stolen time is counted since the previous switch, so it is valid only if that switch is known.
                 let whole = std::mem::replace(&mut self.began, true);
-                let told = |it: &SliceFacts| {
+                let reported = |it: &SliceFacts| {
                     let locks = it.futex.is_some() || it.kernel_lock.is_some();
                     whole || it.throttled.is_some() || locks
                 };
-                if let Some(mut facts) = self.slice.take().filter(told) {
+                if let Some(mut facts) = self.slice.take().filter(reported) {
                     facts.steal = if whole { facts.steal } else { Nanos(0) };
                     push(Event { time, kind: Kind::Slice(facts) });
                 }
                 // A request to switch belongs to this slice even if its beginning is unknown.
-                let told = |taken: &Taken| whole || taken.asked.is_some();
-                if let Some(taken) = self.taken.take().filter(told) {
+                let reported = |taken: &Taken| whole || taken.asked.is_some();
+                if let Some(taken) = self.taken.take().filter(reported) {
                     let (irq, irqs) = if whole { (taken.irq, taken.irqs) } else { (Nanos(0), 0) };
                     push(Event { time, kind: Kind::Taken(Taken { irq, irqs, ..taken }) });
                 }

@@ -12,7 +12,7 @@ use fxtrec_kernel::cgroups;
 use fxtrec_units::glob::{self, Pattern};
 use rustc_hash::FxHashSet;
 
-/// Searching may take at most one part in this many of the time.
+/// Searching may take at most one part in this number of the time.
 const SHARE: u32 = 10;
 
 #[derive(Debug)]

@@ -1,8 +1,7 @@
 //! Events from programs inside of the kernel, one lane of records per CPU.
 //!
-//! Switches and wake-ups come from [`fxtrec_kernel::bpf`]; forks, exits and
-//! names, and everything else that perf records, come from perf's rings. Both have
-//! the same clock, and meet in the merger: each CPU has a queue for either.
+//! Switches and wake-ups come from [`fxtrec_kernel::bpf`]; forks, exits and names, and all other perf records, come from perf's rings. Both
+//! use the same clock and are combined in the merger, where each CPU has a queue for each of the two.
 
 mod cpu;
 mod groups;
@@ -38,7 +37,8 @@ use fxtrec_units::glob::Pattern;
 use fxtrec_units::{Cpu, Nanos, Pid};
 use groups::Groups;
 
-/// How many microseconds to wait after each attempt to close the lanes. A program needs about one, unless the host takes its CPU away.
+/// How many microseconds to wait after each attempt to close the lanes. A program needs about one microsecond, unless the host takes its
+/// CPU away.
 const CLOSING: [u64; 5] = [50, 200, 1000, 4000, 0];
 
 /// The options of a recording for this source.
@@ -126,7 +126,7 @@ pub struct BpfSource {
     narrow: Option<ScopeBy>,
     /// Which cgroups are in scope, if the scope is by cgroup.
     groups: Option<Groups>,
-    /// Reported events that no program saw: those of the scheduler, and system calls.
+    /// Reported events that no program saw: scheduler events, and system calls.
     missed: [u64; 2],
     /// The numbers of system calls, if programs report them.
     calls: Option<CallEvents>,
@@ -134,11 +134,11 @@ pub struct BpfSource {
 }
 
 impl BpfSource {
-    /// Opens everything on every online CPU; nothing runs yet. With `notes`, its program on switches notes which threads wait, if the
-    /// kernel accepts it: see [`Source::notes_waits`].
+    /// Opens all events on every online CPU, but starts none. With `notes`, the program on switches notes which threads wait, if the kernel
+    /// accepts it: see [`Source::notes_waits`].
     ///
     /// # Errors
-    /// [`SourceError`], at the first call that the kernel refuses.
+    /// Returns [`SourceError`], at the first call that the kernel refuses.
     pub fn open(
         sys: Box<dyn Sys + Send + Sync>,
         bpf: Box<dyn BpfSys + Send>,
@@ -247,7 +247,8 @@ impl BpfSource {
         }
     }
 
-    /// Adds events that the programs could not write or did not see. The latter belong to no CPU; they are reported for the first one.
+    /// Adds events that the programs could not write or did not see. Events of the second kind belong to no CPU, so they are reported for
+    /// the first one.
     fn report_losses(&mut self) {
         let missed = [self.events.missed(), self.events.missed_calls()];
         let before = std::mem::replace(&mut self.missed, missed);
@@ -348,8 +349,8 @@ impl Source for BpfSource {
 
     fn begin(&mut self) -> Nanos {
         let begin = self.outset.begin(clock::now());
-        // This only stores to each lane's memory, which disturbs nothing else. Lanes of switches are read first, since every other event
-        // names a thread as current.
+        // This only stores to each lane's memory, which disturbs nothing else. Lanes of switches are read first, because every other event
+        // says which thread is running.
         self.merging.intake().lanes.iter().for_each(CpuLane::open);
         begin
     }

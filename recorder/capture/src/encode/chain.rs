@@ -8,20 +8,22 @@
 //!
 //! A [`CpuState`] of the scheduling machine, with its rules for switches and gaps, says which thread really is on the CPU. The encoder does
 //! not derive the states of threads: it only tracks the facts that it needs to leave out spurious wake-ups; a ledger tracks the rest if a
-//! trigger is set. A property test (`agreement` of `fxtrec-convert`) lets the encoder record a random history and compares the report with
+//! trigger is set. A property test (`agreement` of `fxtrec-convert`) records a random history with the encoder and compares the report with
 //! the machine.
 //!
-//! With a narrow scope the file shows less than really happened: a switch is written when a thread in scope is switched out or in, and the
-//! outsider that follows such a thread is shown until it is switched out. For the rest of the time, a pseudo-thread of the CPU represents
-//! the threads that are not recorded. The idle task is an outsider like others: where the file shows idle, the CPU was idle.
+//! With a narrow scope, the file shows less than really happened: it has a switch if a thread in scope is switched out or in, and it shows
+//! the thread out of scope that follows such a thread until that thread is switched out. For the rest of the time, a pseudo-thread of the
+//! CPU represents the threads that are not recorded. The idle task is out of scope like other threads: where the file shows idle, the CPU
+//! was idle.
 //!
 //! ```text
 //!   truth    A -> x    x -> y    y -> idle     idle -> A     A -> idle     idle -> z    A is in scope, x y z are not
 //!   file     A -> x    x -> ?                  ? -> A        A -> idle     idle -> ?    ? is not recorded
 //! ```
 //!
-//! Above, A blocks. While a thread in scope waits for the CPU, every outsider that has it is shown. What an outsider does next is unknown
-//! all the same, so the pseudo-thread comes between two of them, for no time, and an inferred switch brings the second one in.
+//! Above, A blocks. While a thread in scope waits for the CPU, every thread that has the CPU is shown. The next state of a thread out of
+//! scope is unknown even then, so the pseudo-thread appears between two of them, for no time, and an inferred switch brings in the second
+//! thread.
 //!
 //! ```text
 //!   truth    A -> x    x -> y             y -> A    A -> idle    idle -> z              A wakes    z -> A
@@ -34,7 +36,7 @@ use fxt_writer::Koid;
 use fxtrec_sched::{CpuState, Edge, Occupant as Has};
 use fxtrec_units::{Cpu, Nanos};
 
-/// A thread, as a CPU's chain stores it. This may outlive the encoder's other data about the thread.
+/// A thread, as a CPU's chain stores it. This value may outlive the encoder's other data about the thread.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Occupant {
     pub slot: Slot,
@@ -44,7 +46,7 @@ pub struct Occupant {
 
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Chain {
-    /// The thread that is really on the CPU, by the rules of the scheduling machine.
+    /// The thread that is really on the CPU, according to the scheduling machine.
     pub(super) seat: CpuState<Occupant>,
     /// The thread that the file shows; `None` before the CPU's first record.
     pub shown: Option<Koid>,
@@ -105,12 +107,12 @@ impl Chain {
         if self.slice.is_none() && self.taken.is_none() {
             return (None, None);
         }
-        // If no event reported the beginning of a slice, these facts cover other slices as well.
+        // If no event reported the beginning of a slice, these facts cover other slices too.
         let whole = self.seat.begin == Edge::Recorded
             && self.current().is_some_and(|current| current.koid == koid);
         let since = if whole { self.seat.since.0 } else { time.0 };
         let length = Nanos(time.0.saturating_sub(since));
-        // The scheduler reads its clocks a moment before it reports a switch. Time between these moments counts for the next slice, and may
+        // The scheduler reads its clocks shortly before it reports a switch. Time between these moments counts for the next slice, and may
         // exceed that slice's length.
         let slice = self.slice.take();
         let slice = slice.map(|facts| SliceFacts { steal: facts.steal.min(length), ..facts });

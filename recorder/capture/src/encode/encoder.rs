@@ -54,7 +54,7 @@ pub struct Encoder<L> {
     silent: Vec<Cpu>,
     departed: ExitedThreads,
     probes: Probes,
-    /// What a thread waits for, if it waits.
+    /// The reason why a thread waits, if it waits.
     watch: Option<Box<Watch>>,
     cgroups: CgroupNames,
     /// The facts about the quota of the thread that the next event of this CPU wakes.
@@ -127,7 +127,7 @@ fn unseen_state(koid: Koid) -> OutgoingState {
 }
 
 /// The side that represents unrecorded threads.
-fn nobody(cpu: Cpu) -> Side {
+fn not_recorded(cpu: Cpu) -> Side {
     Side { koid: unrecorded::thread_of(cpu), weight: unrecorded::WEIGHT }
 }
 
@@ -152,7 +152,7 @@ const fn registered(text: Text<'static>) -> StringRef {
 }
 
 /// The name, if the event contains one.
-fn told(comm: &Comm) -> Option<&Comm> {
+fn known_comm(comm: &Comm) -> Option<&Comm> {
     Some(comm).filter(|comm| **comm != Comm::default())
 }
 
@@ -199,7 +199,7 @@ impl<L: Lanes> Encoder<L> {
         }
     }
 
-    /// Leaves it to the events to say which thread has a CPU that a thread in scope waits for: other switches are missing.
+    /// Lets the events say which thread has a CPU that a thread in scope waits for, because other switches are missing.
     pub fn expect_kernel_filter(&mut self) {
         self.kernel_narrows = true;
     }
@@ -254,7 +254,7 @@ impl<L: Lanes> Encoder<L> {
         self.threads.unseen_globs().iter().map(|glob| glob.as_str())
     }
 
-    /// The CPUs that missed a task although nothing was lost, since the last call.
+    /// The CPUs on which a task was not reported although nothing was lost, since the last call.
     pub fn take_silent(&mut self) -> Vec<Cpu> {
         std::mem::take(&mut self.silent)
     }
@@ -262,7 +262,7 @@ impl<L: Lanes> Encoder<L> {
     /// Writes the records for one event; `bytes` is its payload if it is a sample. Times must not decrease from call to call.
     ///
     /// # Errors
-    /// [`Closed`] when the trace accepts no more records.
+    /// Returns [`Closed`] when the trace accepts no more records.
     #[inline]
     pub fn event(
         &mut self,
@@ -277,7 +277,7 @@ impl<L: Lanes> Encoder<L> {
         }
     }
 
-    /// Writes the records for an event of the most common kinds. Returns false, without having done anything, for any other event.
+    /// Writes the records for an event of the most common kinds. Returns false, and does nothing, for any other event.
     #[inline(always)]
     pub(super) fn plain_event(
         &mut self,
@@ -332,7 +332,7 @@ impl<L: Lanes> Encoder<L> {
             }
             Kind::Running { tid, .. } => self.running(time, cpu, *tid),
             Kind::Occupant { cpu, tid, prio, comm } => {
-                self.occupied(time, *cpu, (*tid, *prio), told(comm))
+                self.occupied(time, *cpu, (*tid, *prio), known_comm(comm))
             }
             Kind::Fork { pid, tid, parent_pid, parent_tid } => {
                 self.stats.forks += 1;
@@ -416,7 +416,7 @@ impl<L: Lanes> Encoder<L> {
     }
 
     /// A switch between two threads without any new, uncertain or additional facts; nearly all switches are like this. Does the same
-    /// writing and bookkeeping for it as [`Encoder::switch`]. Returns false, without having done anything, for any other switch.
+    /// writing and bookkeeping for it as [`Encoder::switch`]. Returns false, and does nothing, for any other switch.
     #[inline(always)]
     fn plain_switch(&mut self, time: Nanos, cpu: Cpu, switch: &Switch) -> Result<bool, Closed> {
         let Some(current) = self.plain_occupant(cpu, switch.prev, &switch.prev_comm) else {
@@ -428,13 +428,13 @@ impl<L: Lanes> Encoder<L> {
         if next.throttled.is_some() || !self.threads.is_settled(incoming, &switch.next_comm) {
             return Ok(false);
         }
-        // If at least one of the threads is in scope, both are shown; so the file shows the outgoing thread.
+        // If at least one of the threads is in scope, both are shown, so the file shows the outgoing thread.
         if self.narrow {
             let [from, to] = [outgoing, incoming].map(|slot| self.threads.thread(slot).in_scope);
-            let told = |at: usize| switch.in_scope.map(|told| told[at]);
+            let in_scope = |at: usize| switch.in_scope.map(|in_scope| in_scope[at]);
             if !(from || to)
-                || !self.is_known_scope(outgoing, told(0))
-                || !self.is_known_scope(incoming, told(1))
+                || !self.is_known_scope(outgoing, in_scope(0))
+                || !self.is_known_scope(incoming, in_scope(1))
             {
                 return Ok(false);
             }
@@ -499,19 +499,20 @@ impl<L: Lanes> Encoder<L> {
 
     /// Whether the kernel's view of the thread's scope, if reported, agrees with the encoder's.
     #[inline(always)]
-    fn is_known_scope(&self, slot: Slot, told: Option<bool>) -> bool {
-        slot == IDLE || told.is_none_or(|told| told == self.threads.thread(slot).in_scope)
+    fn is_known_scope(&self, slot: Slot, in_scope: Option<bool>) -> bool {
+        slot == IDLE
+            || in_scope.is_none_or(|in_scope| in_scope == self.threads.thread(slot).in_scope)
     }
 
-    /// The thread `tid`, if it has the CPU both in reality and in the file, and if nothing is new or uncertain about it or about the thread
-    /// that the file shows.
+    /// The thread `tid`, if it has the CPU both in reality and in the file, and if nothing about it, or about the thread that the file
+    /// shows, is new or uncertain.
     #[inline(always)]
     fn plain_occupant(&mut self, cpu: Cpu, tid: Tid, comm: &Comm) -> Option<Occupant> {
         if self.none_is_plain {
             return None;
         }
         let current = self.chains.of(cpu).plain()?;
-        // A thread that has ended may still have its place, or another thread may have its id.
+        // A thread that has ended may still have its entry, or another thread may have its id.
         let is_same = self.threads.recall(tid) == Some(current.slot)
             && self.threads.thread(current.slot).koid == current.koid;
         (is_same && self.threads.is_settled(current.slot, comm)).then_some(current)
@@ -519,14 +520,14 @@ impl<L: Lanes> Encoder<L> {
 
     fn switch(&mut self, time: Nanos, cpu: Cpu, switch: &Switch) -> Result<(), Closed> {
         self.stats.switches += 1;
-        let outgoing = self.threads.get(switch.prev, told(&switch.prev_comm));
+        let outgoing = self.threads.get(switch.prev, known_comm(&switch.prev_comm));
         if let Some(former) = self.former_owner(cpu, switch.prev, outgoing) {
             return self.former_owner_leaves(time, cpu, former, switch);
         }
         let koid = self.threads.thread(outgoing).koid;
         let (slice, taken) = self.chains.of(cpu).end_slice(time, koid);
         self.has_cpu(time, cpu, outgoing)?;
-        let incoming = self.threads.get(switch.next, told(&switch.next_comm));
+        let incoming = self.threads.get(switch.next, known_comm(&switch.next_comm));
         let state = outgoing_state(switch.state);
         let slice = self.with_contention(switch.prev, slice);
         let slice = match slice {
@@ -583,7 +584,7 @@ impl<L: Lanes> Encoder<L> {
         chain.current().filter(is_former).filter(|_| !chain.has_gap())
     }
 
-    /// That thread is switched out under an id that now belongs to another thread, which is not affected.
+    /// That thread is switched out under an id that now belongs to another thread; the other thread is not affected.
     #[cold]
     fn former_owner_leaves(
         &mut self,
@@ -592,7 +593,7 @@ impl<L: Lanes> Encoder<L> {
         former: Occupant,
         switch: &Switch,
     ) -> Result<(), Closed> {
-        let incoming = self.threads.get(switch.next, told(&switch.next_comm));
+        let incoming = self.threads.get(switch.next, known_comm(&switch.next_comm));
         let state = outgoing_state(switch.state);
         let out = Side { koid: former.koid, weight: weight(switch.prev, switch.prev_prio) };
         let inn = self.side(incoming, switch.next_prio);
@@ -601,7 +602,7 @@ impl<L: Lanes> Encoder<L> {
         let slice = slice.map(|facts| SliceFacts { futex: None, ..facts });
         let syscall = switch.syscall.filter(|_| state.fxt == ThreadState::Blocked);
         let words = Words { syscall, ..Words::reported(state, slice, taken) };
-        // It is no longer known; its name was written when it was switched in.
+        // The thread is no longer known; its name was written when it was switched in.
         if self.write_switch(time, cpu, (IDLE, out), (incoming, inn), words)? {
             self.stats.switches_written += 1;
         }
@@ -641,13 +642,16 @@ impl<L: Lanes> Encoder<L> {
             true => (out, words),
             // Nothing is known about its slice.
             false => {
-                let state = unseen_state(nobody(cpu).koid);
-                (nobody(cpu), Words { state, syscall: None, slice: None, taken: None, ..words })
+                let state = unseen_state(not_recorded(cpu).koid);
+                (
+                    not_recorded(cpu),
+                    Words { state, syscall: None, slice: None, taken: None, ..words },
+                )
             }
         };
         let (inn, words) = match view.incoming {
             true => (inn, words),
-            false => (nobody(cpu), Words { wait: None, ..words }),
+            false => (not_recorded(cpu), Words { wait: None, ..words }),
         };
         let shown = chain.shown.replace(inn.koid).filter(|shown| *shown != out.koid);
         if view != whole && !std::mem::replace(&mut chain.unrecorded, true) {
@@ -663,7 +667,7 @@ impl<L: Lanes> Encoder<L> {
             // The thread came into scope while it had the CPU.
             let weight = match koid {
                 Koid(0) => weight::IDLE,
-                koid if koid == nobody(cpu).koid => nobody(cpu).weight,
+                koid if koid == not_recorded(cpu).koid => not_recorded(cpu).weight,
                 _ => weight::NICE_0,
             };
             self.stats.inferred_switches += 1;
@@ -708,7 +712,7 @@ impl<L: Lanes> Encoder<L> {
         words: Words,
     ) -> Result<(), Closed> {
         if words.slice.is_some() || words.taken.is_some() || words.wait.is_some() {
-            return self.put_told_switch(time, cpu, out, inn, words);
+            return self.put_reported_switch(time, cpu, out, inn, words);
         }
         let none = Arg::new(Text::EMPTY, Value::Null);
         let mut args = [none; 5];
@@ -726,7 +730,7 @@ impl<L: Lanes> Encoder<L> {
 
     /// Writes a switch with facts about the slice or the wait.
     #[cold]
-    fn put_told_switch(
+    fn put_reported_switch(
         &mut self,
         time: Nanos,
         cpu: Cpu,
@@ -779,7 +783,7 @@ impl<L: Lanes> Encoder<L> {
     /// Writes one of fxtrec's own events.
     ///
     /// # Errors
-    /// [`Closed`] when the trace accepts no more records.
+    /// Returns [`Closed`] when the trace accepts no more records.
     pub fn instant(&mut self, time: Nanos, name: Text<'_>, args: &[Arg<'_>]) -> Result<(), Closed> {
         self.lanes.rolling(&own_event(time, self.recorder, name, args))?;
         Ok(())

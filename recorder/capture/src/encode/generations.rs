@@ -6,8 +6,8 @@
 //!
 //! After its owner has ended, a tid has no owner: the next thread with that tid is a new owner, even if its fork was not recorded.
 //!
-//! The counts stay exact for the whole recording. They lie in pages that are allocated when one of their tids is first used: 64 KiB with a
-//! pid_max of 32768, and never more than 8 MiB.
+//! The counts stay exact for the whole recording. The entries are in pages that are allocated when one of their tids is first used: 64 KiB
+//! with a pid_max of 32768, and never more than 8 MiB.
 
 use fxt_writer::Koid;
 
@@ -25,7 +25,7 @@ type Page = Box<[u16; PAGE_TIDS]>;
 /// pid namespaces, interrupts, and the pseudo-threads for unrecorded time.
 const RESERVED: [u16; 4] = [0x3, 0x200, 0x300, 0x340];
 
-/// Whether the id is not that of a thread, but of a placeholder for other users' threads in a recording of one user: see `owner.h`.
+/// Whether the id does not belong to a thread, but is a placeholder for other users' threads in a recording of one user: see `owner.h`.
 fn stands_for_others(tid: Tid) -> bool {
     tid.0 >> TID_BITS != 0
 }
@@ -39,7 +39,7 @@ const ENDED: u16 = 0x8000;
 /// How often each tid was used.
 #[derive(Debug)]
 pub struct Generations {
-    /// Owners so far, including the current one, and [`ENDED`]; saturates.
+    /// Number of owners so far, including the current one, and [`ENDED`]; saturates.
     pages: Vec<Option<Page>>,
 }
 

@@ -14,7 +14,7 @@ pub struct ProcLookup {
 }
 
 impl ProcLookup {
-    /// Uses `/proc` only if its ids are those that perf's records carry.
+    /// Uses `/proc` only if its ids are the same as those in perf's records.
     pub fn new(namespaces: &Namespaces, only_user: Option<u32>) -> ProcLookup {
         let usable = match namespaces.proc_view {
             ProcView::Own => true,

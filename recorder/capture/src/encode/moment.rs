@@ -1,4 +1,4 @@
-//! The state of the machine at some moment, written so that a trace can begin there.
+//! The state of the machine at one point in time, written so that a trace can begin there.
 //!
 //! ```text
 //! recording  ===a====|======b=====|==a==     a has the CPU, c waits for it, b is inside of f
@@ -61,7 +61,7 @@ pub type Track = (Koid, Koid);
 
 /// The current state of the machine.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Moment {
+pub struct MachineState {
     /// The thread on each CPU, as the trace shows it. Idle CPUs may be missing.
     pub cpus: BTreeMap<u16, RunnableThread>,
     /// The threads that wait for a CPU: queue and weight of each.
@@ -70,11 +70,11 @@ pub struct Moment {
     pub spans: BTreeMap<Track, Vec<Span>>,
 }
 
-impl Moment {
-    /// Writes the records with which a trace that begins at `time`, in this moment, must begin. All names must already be in it.
+impl MachineState {
+    /// Writes the records with which a trace that begins at `time`, in this state, must begin. All names must already be in it.
     ///
     /// # Errors
-    /// [`Closed`] if the trace accepts no more records.
+    /// Returns [`Closed`] if the trace accepts no more records.
     pub fn begin(&self, time: Nanos, out: &mut impl Lanes) -> Result<(), Closed> {
         let time = Ticks(time.0);
         for (cpu, contender) in self.cpus.iter().filter(|(_, contender)| contender.koid != Koid(0))
@@ -114,7 +114,7 @@ impl Moment {
     /// Ends all durations, in a trace that ends at `time` while the recording continues.
     ///
     /// # Errors
-    /// [`Closed`] if the trace accepts no more records.
+    /// Returns [`Closed`] if the trace accepts no more records.
     pub fn end(&self, time: Nanos, out: &mut impl Lanes) -> Result<(), Closed> {
         for (track, spans) in &self.spans {
             for span in spans.iter().rev() {

@@ -1,4 +1,4 @@
-//! When cgroups were throttled on which CPUs: from the first thread that is switched out because of it to the release.
+//! When cgroups were throttled on which CPUs: from the time at which the first thread is switched out for this reason to the release.
 //!
 //! No tracepoint reports either end of such a period. The beginning is derived from a switch. The end is computed later, when the next
 //! thread of the queue is switched in or moved: from the queue's own count of throttled time.
@@ -29,7 +29,7 @@ struct Period {
     own: u32,
     kept: Nanos,
     since: Nanos,
-    /// Number of threads that are off the CPU because of it.
+    /// Number of threads that are off the CPU for this reason.
     out: usize,
     /// Whether these threads are of several cgroups, whose queues count separately.
     mixed: bool,
@@ -117,7 +117,7 @@ impl OpenPeriods {
         Some(period.over(known.then_some(Nanos(end.0.min(now.0)))))
     }
 
-    /// A thread that a period kept from running runs again. If it was the last one, the period is over.
+    /// A thread that a period kept from running runs again. If this was the last thread, the period has ended.
     pub fn comes_in(&mut self, id: u64) -> Option<Over> {
         let at = self.open.iter().position(|period| period.id == id)?;
         let period = &mut self.open[at];
@@ -165,8 +165,8 @@ mod tests {
             None,
             "another queue"
         );
-        let told = periods.learn(Nanos(190 * MS), Cpu(1), 8, Nanos(85 * MS));
-        assert_eq!(told, Some(over(1, Some(180 * MS))));
+        let reported = periods.learn(Nanos(190 * MS), Cpu(1), 8, Nanos(85 * MS));
+        assert_eq!(reported, Some(over(1, Some(180 * MS))));
         assert!(periods.is_empty());
         assert_eq!(periods.comes_in(1), None);
         assert_eq!(out(&mut periods, 200 * MS, 8, 85 * MS).id, 2);
@@ -194,8 +194,8 @@ mod tests {
         let mut periods = OpenPeriods::default();
         out(&mut periods, 100 * MS, 8, 0);
         out(&mut periods, 101 * MS, 9, 30 * MS);
-        let told = periods.learn(Nanos(190 * MS), Cpu(1), 8, Nanos(80 * MS));
-        assert_eq!(told, Some(over(1, None)));
+        let reported = periods.learn(Nanos(190 * MS), Cpu(1), 8, Nanos(80 * MS));
+        assert_eq!(reported, Some(over(1, None)));
     }
 
     #[test]

@@ -26,9 +26,9 @@ pub struct Stats {
     pub lost: u64,
     /// Whether the number may be lower: some events were counted together with redundant records.
     pub lost_at_most: bool,
-    /// How often such a loss was reported.
+    /// The number of times that such a loss was reported.
     pub losses: u64,
-    /// How many of these losses have an unknown size, which is not included in [`Stats::lost`].
+    /// The number of these losses of unknown size; [`Stats::lost`] does not include them.
     pub unknown_losses: u64,
     /// Missing records of the kind that reports an incoming thread where no tracepoint does.
     pub lost_switch_records: u64,

@@ -115,7 +115,7 @@ pub struct Thread {
     pub in_scope: bool,
     /// The thread that began to wake it, until it is awake.
     pub waker: Option<Announced>,
-    /// The time from which a quota keeps it from running, until it is switched in again.
+    /// The time since which a quota keeps the thread from running, until it is switched in again.
     pub throttled: Option<Throttled>,
     /// The CPU that counts it as waiting: see [`Chain::waiting`](super::chain::Chain::waiting).
     pub waits_for: Option<Cpu>,
@@ -129,7 +129,7 @@ pub struct Thread {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Origin {
-    /// From the snapshot, or from a name that was held back until the tid was known; no event has named it yet.
+    /// The name is from the snapshot, or was held back until the tid was known; no event has contained it yet.
     Snapshot,
     /// Its fork was recorded, but not its first wake-up.
     Fork,
@@ -176,7 +176,7 @@ pub struct Threads {
     losses: u32,
 }
 
-/// A main thread whose id another thread of its process took over by execve(2). Both are given by their ids in the trace.
+/// A main thread whose id another thread of its process took over by execve(2). Both are identified by their ids in the trace.
 #[derive(Clone, Copy, Debug)]
 struct Takeover {
     main: Koid,
@@ -289,7 +289,7 @@ impl Threads {
         }
     }
 
-    /// Whether a process in this cgroup is in scope; `None` if cgroups do not decide that.
+    /// Whether a process in this cgroup is in scope; `None` if cgroups do not determine the scope.
     fn wants_cgroup(&self, path: Option<&str>) -> Option<bool> {
         let globs = self.globs.as_ref()?;
         Some(path.is_some_and(|path| glob::chooses_cgroup(globs, path)))
@@ -375,7 +375,7 @@ impl Threads {
     }
 
     /// Whether an event that names this thread (with the name `comm`, if it has one) changes nothing: the trace has the thread's name, and
-    /// neither its name nor its state is uncertain.
+    /// neither the name nor the state is uncertain.
     #[inline(always)]
     pub(super) fn is_settled(&self, slot: Slot, comm: &Comm) -> bool {
         let thread = self.thread(slot);
@@ -448,8 +448,8 @@ impl Threads {
         slot
     }
 
-    /// The id of a main thread that has ended is alive again, in the same process: another thread took the id over in execve(2), which no
-    /// other thread survives. If the ends of several threads were not recorded, it is the only one that can have run.
+    /// The id of a main thread that has ended is in use again, in the same process: another thread took over the id in execve(2), which no
+    /// other thread survives. If the ends of several threads were not recorded, this is the only one that can have run.
     fn note_takeover(&mut self, main: Slot) {
         let Thread { koid, tid, process, .. } = *self.thread(main);
         let home = self.process(process);
@@ -639,8 +639,7 @@ pub fn outgoing_state(state: PrevState) -> OutgoingState {
 pub mod weight {
     //! The `weight` arguments of scheduling records.
     //!
-    //! Readers show them as a thread's priority, and take the least value as the
-    //! sign that a side of a switch is the idle task.
+    //! Readers show weights as a thread's priority, and recognize the idle task by the lowest value.
 
     use fxtrec_units::Tid;
 

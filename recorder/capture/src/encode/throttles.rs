@@ -40,7 +40,7 @@ impl Throttled {
         }
     }
 
-    /// The thread continues to wait in the queue of another CPU, which was throttled for `kept` so far. The report about the queue that the
+    /// The thread continues to wait in the queue of another CPU; so far it was throttled for `kept`. The report about the queue that the
     /// thread leaves precedes this call.
     pub fn goes_over(&mut self, cpu: Cpu, kept: Nanos) {
         self.before.0 += self.length.take().map_or(0, |length| length.0);

@@ -1,4 +1,4 @@
-//! The pseudo-threads that represent what a trace with a narrow scope does not record.
+//! The pseudo-threads that represent the time that a trace with a narrow scope does not record.
 //!
 //! The thread on a CPU is recorded only where a thread in scope is switched out or in. The rest of the time is unknown, and showing the
 //! idle task would be wrong. So each CPU gets a pseudo-thread in the trace, in a process called `not recorded`, which is shown whenever the
@@ -30,7 +30,7 @@ pub fn thread_of(cpu: Cpu) -> Koid {
 /// Names the pseudo-thread of a CPU, and the process of all of them.
 ///
 /// # Errors
-/// [`Closed`] if the trace accepts no more records.
+/// Returns [`Closed`] if the trace accepts no more records.
 pub fn objects(lanes: &mut impl Lanes, cpu: Cpu) -> Result<(), Closed> {
     let name = Text::Inline(NAME);
     lanes.durable(&KernelObject {

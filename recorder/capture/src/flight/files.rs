@@ -1,7 +1,7 @@
 //! Keeps the files of a series within a number and a budget of bytes: files that this run has written, and files that earlier runs left
 //! under the same name.
 //!
-//! The oldest are removed first, but never the newest of this run. A file that has replaced one of them under its name stays.
+//! The oldest are removed first, but never the newest of this run. A file that has replaced one of them under the same name stays.
 
 use std::collections::VecDeque;
 use std::io;
@@ -74,10 +74,10 @@ impl Files {
         Files { bounds, there, bytes, ..Files::default() }
     }
 
-    /// Adds a file that was written. Removes older files so that all are within limits, with `room` more bytes left within their budget.
+    /// Adds a file that was written. Removes older files so that all are within limits, with `room` bytes of the budget left.
     ///
     /// # Errors
-    /// [`NotRemoved`] for the first file that could not be removed; the others were removed.
+    /// Returns [`NotRemoved`] for the first file that could not be removed; the others were removed.
     pub fn add(
         &mut self,
         path: &Path,
@@ -94,7 +94,7 @@ impl Files {
     /// Removes the oldest files until the rest is within bounds, with `room` more bytes left.
     ///
     /// # Errors
-    /// [`NotRemoved`] for the first file that could not be removed; the others were removed.
+    /// Returns [`NotRemoved`] for the first file that could not be removed; the others were removed.
     pub fn trim(&mut self, room: u64) -> Result<(), NotRemoved> {
         self.trim_while(room, Files::may_remove)
     }
@@ -118,13 +118,13 @@ impl Files {
         result
     }
 
-    /// Removes the oldest file to make room on a full disk, if the user has bounded the series and so agreed to lose its oldest files.
-    /// False if no file could be removed.
+    /// Removes the oldest file to free space on a full disk, if the user has set limits and so agreed to lose the oldest files. False if no
+    /// file could be removed.
     pub fn free_oldest(&mut self) -> bool {
         if self.bounds == Bounds::default() {
             return false;
         }
-        // A file that is already gone or cannot be removed frees no room.
+        // A file that no longer exists or cannot be removed frees no space.
         while self.may_remove()
             && let Some(removed) = self.remove_oldest()
         {
@@ -135,7 +135,7 @@ impl Files {
         false
     }
 
-    /// Whether another file than the newest of this run is left.
+    /// Whether a file other than the newest one of this run is left.
     fn may_remove(&self) -> bool {
         self.there.len() > 1 || self.there.front().is_some_and(|file| !file.is_ours)
     }
@@ -178,14 +178,14 @@ impl Files {
 /// The file that is at `path` now; not a link.
 ///
 /// # Errors
-/// If the file does not exist, or its directory cannot be trusted.
+/// Returns an error if the file does not exist, or its directory cannot be trusted.
 pub fn file_at(path: &Path) -> io::Result<FileId> {
     let (directory, name) = walk(path)?;
     let there: Option<Facts> = directory.look(name)?;
     Ok(there.ok_or(io::ErrorKind::NotFound)?.id)
 }
 
-/// Removes this very file, and not another one that has replaced it under its name.
+/// Removes exactly this file, not another one that has replaced it under its name.
 fn remove(path: &Path, id: FileId) -> io::Result<()> {
     let (directory, name) = walk(path)?;
     match directory.remove_file(name, id) {
@@ -211,7 +211,7 @@ fn walk(path: &Path) -> io::Result<(Directory, &std::ffi::OsStr)> {
 mod tests {
     use super::*;
 
-    /// Adds files of these sizes, and returns the names of those that are left.
+    /// Adds files of these sizes, and returns the names of the remaining files.
     fn left(bounds: Bounds, room: u64, sizes: &[u64]) -> (Vec<String>, Files) {
         let folder = tempfile::tempdir().expect("a folder for temporary files");
         std::fs::write(folder.path().join("another's"), "").expect("room");

@@ -1,7 +1,7 @@
 //! The current state of each thread, and when it began.
 //!
-//! The durations follow the same rules as the report's: after a loss nothing is known about any waits, and a duration that begins or ends
-//! with an inferred switch has no length.
+//! The durations follow the rules of the report: after a loss nothing is known about waits, and a duration that begins or ends with an
+//! inferred switch has no length.
 //!
 //! ```text
 //!   woken          in             out, can run      in           out, waits      woken
@@ -145,8 +145,8 @@ impl Ledger {
         length(&change, metric, Cpu(change.before.cpu.0.into()))
     }
 
-    /// An event shows which thread has a CPU, but not when the thread got it. The thread that was expected to have it may be anywhere, if
-    /// it still exists; `before` is whether it does.
+    /// An event shows which thread has a CPU, but not when the thread got it. The thread that was expected to have it may be on any CPU or
+    /// waiting, if it still exists; `before` says whether it does.
     pub fn found(&mut self, cpu: Cpu, before: bool, now: Has<Occupant>, time: Nanos) {
         let (cpu, time) = (read_cpu(cpu), read_time(time));
         if !before {

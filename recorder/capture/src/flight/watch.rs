@@ -30,7 +30,7 @@ const METRICS: usize = Metric::ALL.len() + Metric::FACTS.len();
 pub struct Limits {
     /// Minimum time between triggers.
     pub interval: Nanos,
-    /// No more than these in total.
+    /// The maximum number in total.
     pub most: Option<u32>,
 }
 
@@ -49,7 +49,7 @@ pub struct Fired {
     /// Which trigger, by its index.
     pub trigger: usize,
     pub time: Nanos,
-    /// When the slice, wait or other interval began that ended at that time; none for a loss, a hit of a probe and an alert.
+    /// The beginning of the slice, wait or other interval that ended at that time; none for a loss, a hit of a probe and an alert.
     pub since: Option<Nanos>,
     /// The CPU of the value; none for an alert and a span.
     pub cpu: Option<Cpu>,
@@ -67,11 +67,11 @@ pub struct Counts {
     pub fired: u64,
     /// How many were suppressed because they came too soon after another.
     pub too_soon: u64,
-    /// How often one would have fired after the permitted number.
+    /// The number of times that a trigger would have fired after the permitted number.
     pub too_many: u64,
-    /// Waits for a CPU after a preemption that would meet a trigger on `wakeup` except for the metric.
+    /// Waits for a CPU that would fire a trigger on `wakeup` if they had followed a wake-up and not a preemption.
     pub preempted: u64,
-    /// Waits after a wake-up that would meet a trigger on `preempt` except for the metric.
+    /// Waits that would fire a trigger on `preempt` if they had followed a preemption and not a wake-up.
     pub woken: u64,
 }
 
@@ -99,7 +99,7 @@ impl Limit {
     }
 }
 
-/// A range of durations: outside of it, no limit of a metric is met.
+/// A range of durations; durations outside of it meet no limit of a metric.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Reach {
     least: u64,
@@ -190,7 +190,7 @@ impl Watch {
         }
     }
 
-    /// Watches nothing, and only tracks the states of threads.
+    /// Watches for nothing, and only tracks the states of threads.
     pub fn only_ledger() -> Watch {
         Watch::new(Vec::new(), Limits { interval: Nanos(0), most: None })
     }
@@ -239,7 +239,7 @@ impl Watch {
         self.met(&self.lengths[metric as usize], nanos, &is_true)
     }
 
-    /// Counts a wait for a CPU that met no trigger, if it would have met a trigger on waits of the other kind.
+    /// Counts a wait for a CPU that met no trigger, if it would have met a trigger on the other kind of waits.
     #[cold]
     pub fn count_other(
         &mut self,
@@ -268,13 +268,13 @@ impl Watch {
         self.losses.iter().find(|limit| limit.is_met(number)).map(|limit| limit.trigger)
     }
 
-    /// The trigger that waits for this probe, if one does.
+    /// The trigger that waits for this probe, if any.
     pub fn probe(&self, extra: ExtraIndex, is_true: impl Fn(&Condition) -> bool) -> Option<usize> {
         let hits = |trigger: &usize| matches!(self.triggers[*trigger].what, What::Probe(_));
         self.of_probe(extra).filter(hits).find(|trigger| self.applies(*trigger, &is_true))
     }
 
-    /// The trigger that a call which ends with this return meets, if there is one.
+    /// The trigger that a call meets that ends with this return, if any.
     pub fn call(
         &self,
         extra: ExtraIndex,
@@ -288,7 +288,7 @@ impl Watch {
         self.probes.get(usize::from(extra.0)).into_iter().flatten().copied()
     }
 
-    /// The trigger that a turn of this length meets, if there is one.
+    /// The trigger that a turn of this length meets, if any.
     pub fn turn(&self, nanos: Nanos, is_true: impl Fn(&Condition) -> bool) -> Option<usize> {
         self.met(&self.turns, nanos, &is_true)
     }
@@ -318,7 +318,7 @@ impl Watch {
         met && self.applies(trigger, &is_true)
     }
 
-    /// The trigger that waits for an alert of this name, if one does.
+    /// The trigger that waits for an alert of this name, if any.
     pub fn alert(&self, name: &str) -> Option<usize> {
         let waits =
             |trigger: &Trigger| matches!(&trigger.what, What::Alert(wanted) if wanted == name);

@@ -12,8 +12,8 @@ use crate::event::Payload;
 ///              ^tail                                  ^head
 /// ```
 ///
-/// An event may leave the queue before an older neighbour in the ring does, so its room is first marked as done, and then freed from the
-/// tail on. Positions only grow; the ring's size is a power of two, and doubles when it is full.
+/// An event may leave the queue before an older event whose data precedes its own in the ring, so its space is first marked as done, and
+/// then freed from the tail on. Positions only grow; the ring's size is a power of two, and doubles when it is full.
 #[derive(Debug, Default)]
 pub(super) struct Payloads {
     bytes: Vec<u8>,
@@ -114,7 +114,7 @@ impl Payloads {
         let old = std::mem::take(&mut self.bytes);
         let capacity = wanted.max(LEAST).next_power_of_two().max(old.len() * 2);
         self.bytes = vec![0; capacity];
-        // No payload crosses a multiple of the old length, so each such piece stays in one piece.
+        // No payload crosses a multiple of the old length, so each such part stays contiguous.
         let mut at = self.tail;
         while at != self.head && !old.is_empty() {
             let from = at as usize & (old.len() - 1);

@@ -36,7 +36,7 @@ fn the_picture_holds() {
     // At 303 ms, the quiet CPU 1 holds the others back at the time of its last event ...
     assert_eq!(merger.watermark(Nanos(303 * MS), NONE), Nanos(291 * MS));
     assert_eq!(emitted(&mut merger, 291 * MS).len(), 6);
-    // ... but not beyond a window later: then CPU 2 proves what it has shown, minus the slack.
+    // ... but not for more than a window: then CPU 2's newest event, minus the slack, is the limit.
     assert_eq!(merger.watermark(Nanos(396 * MS), NONE), Nanos(296 * MS));
     let rest = emitted(&mut merger, 296 * MS);
     assert_eq!(rest.len(), 1 + 5 + 5);
@@ -72,7 +72,7 @@ fn a_full_queue_makes_room_though_another_cpu_is_quiet() {
     let mut merger = Merger::new();
     let busy = merger.lane(Cpu(0));
     merger.lane(Cpu(1));
-    // All of it is within the window, so the quiet CPU would hold it up.
+    // All of it is within the window, so the quiet CPU would delay it.
     const MS: u64 = 1_000_000;
     for event_number in 0..QUEUE_EVENTS as u64 {
         merger.push(busy, event(500 * MS + event_number));
@@ -350,7 +350,7 @@ fn a_backlog_counts_for_the_watermark_as_a_queue_does() {
         looks: 0,
     };
     assert_eq!(merger.watermark(Nanos(510 * MS), &[backlog(490 * MS)]), Nanos(489 * MS));
-    // A backlog that is complete does not hold up the queue.
+    // A complete backlog does not delay the queue.
     let complete = Sorted { complete: true, ..backlog(490 * MS) };
     assert_eq!(merger.watermark(Nanos(510 * MS), &[complete]), Nanos(499 * MS));
     assert_eq!(merger.watermark(Nanos(510 * MS), &[backlog(505 * MS)]), Nanos(499 * MS));

@@ -102,7 +102,7 @@ fn a_list_of_cpus_that_cannot_be_read_leaves_the_recorded_ones_alone() {
     assert_eq!(numbers(&rings), [0, 1]);
 }
 
-fn told(merger: &mut Merger) -> Vec<(u32, Kind)> {
+fn listed(merger: &mut Merger) -> Vec<(u32, Kind)> {
     let mut found = Vec::new();
     merger.emit(Nanos(u64::MAX), |_, cpu, event, _| {
         found.push((cpu.0, event.kind));
@@ -139,14 +139,14 @@ fn a_cpu_that_was_away_between_two_looks_is_opened_again_and_its_gap_reported() 
         Kind::Lost(Loss::unknown()),
         Kind::LostLives { count: None },
     ];
-    assert_eq!(told(&mut merger), expected.map(|kind| (1, kind)));
+    assert_eq!(listed(&mut merger), expected.map(|kind| (1, kind)));
 
     // Late messages about a CPU that is online change nothing.
     AWAY_AND_BACK.iter().for_each(|message| machine.tell_device(message));
     let opened = machine.asked().len();
     rings.follow_hotplug(&mut merger).expect("nothing is refused");
     assert_eq!(machine.asked().len(), opened);
-    assert!(told(&mut merger).is_empty());
+    assert!(listed(&mut merger).is_empty());
 }
 
 #[test]
@@ -156,7 +156,7 @@ fn without_the_kernels_messages_every_look_finds_the_dead() {
     let mut rings = rings_on(&machine, &mut merger);
     machine.kill_cpu(1);
     rings.look_for_cpus(&MaybeOffline::All, &mut merger).expect("nothing is refused");
-    assert_eq!(told(&mut merger).len(), 4);
+    assert_eq!(listed(&mut merger).len(), 4);
     assert_eq!(numbers(&rings), [0, 1]);
 }
 
@@ -171,7 +171,7 @@ fn rings_without_the_scheduler_lose_only_lives_when_their_cpu_was_away() {
     rings.follow_hotplug(&mut merger).expect("nothing is refused");
     let expected =
         [Kind::Offline { goes_idle: false }, Kind::Online, Kind::LostLives { count: None }];
-    assert_eq!(told(&mut merger), expected.map(|kind| (1, kind)));
+    assert_eq!(listed(&mut merger), expected.map(|kind| (1, kind)));
 }
 
 fn ring_of(rings: &mut PerfRings) -> &mut CpuRing {
@@ -207,9 +207,9 @@ fn of_what_a_ring_lost_only_samples_are_lost_events() {
     // One more sample and two more records are lost before the ring could report it.
     lose(&machine, 3, 9, 9);
     rings.report_remaining_losses(&mut merger);
-    assert_eq!(told(&mut merger), [(0, Kind::Lost(loss(1, 2).expect("a loss")))]);
+    assert_eq!(listed(&mut merger), [(0, Kind::Lost(loss(1, 2).expect("a loss")))]);
     rings.report_remaining_losses(&mut merger);
-    assert!(told(&mut merger).is_empty(), "nothing is told twice");
+    assert!(listed(&mut merger).is_empty(), "nothing is told twice");
 }
 
 #[test]
@@ -253,7 +253,7 @@ fn events_that_were_counted_and_neither_written_nor_lost_are_unreported() {
     rings.look_for_cpus(&MaybeOffline::These(Vec::new()), &mut merger).expect("nothing is refused");
     rings.report_remaining_losses(&mut merger);
     assert_eq!(rings.stats().unreported, SchedEvents { switches: 4, others: 2 });
-    let lost = told(&mut merger).into_iter().filter(|(_, kind)| matches!(kind, Kind::Lost(_)));
+    let lost = listed(&mut merger).into_iter().filter(|(_, kind)| matches!(kind, Kind::Lost(_)));
     assert_eq!(lost.count(), 2, "they are in no gap");
 }
 

@@ -40,7 +40,7 @@ const QUIET: Duration = Duration::from_millis(80);
 /// How long samples are processed while another thread waits for that: at the end, and before functions are named.
 const AT_ONCE: Duration = Duration::from_secs(5);
 
-/// Maximum number of programs that are known at the same time. If there are more, all known ones are named, and those without a recent
+/// Maximum number of programs that are known at the same time. If there are more, all known addresses get names, and those without a recent
 /// stack are forgotten.
 pub(super) const MOST_PROGRAMS: usize = 8192;
 
@@ -96,7 +96,7 @@ pub(super) struct Mapping {
 
 /// A message to the capture thread. A program is what a process runs from one execve(2) to the next; they are numbered.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) enum Told {
+pub(super) enum Message {
     Code {
         program: usize,
         tid: Tid,
@@ -115,7 +115,7 @@ pub(super) enum Told {
         flags: u32,
         frames: Vec<u64>,
     },
-    /// What a thread waited for in a wait that has a stack.
+    /// The object that a thread waited for in a wait that has a stack.
     Waited {
         tid: Tid,
         since: Nanos,
@@ -128,7 +128,7 @@ pub(super) enum Told {
         address: u64,
         name: Arc<str>,
     },
-    /// The program had no stack for a long time. If it has one again, it counts as another program.
+    /// The program had no stack for a long time. If the program has a stack again, it counts as another program.
     Over {
         program: usize,
     },
@@ -136,14 +136,14 @@ pub(super) enum Told {
     Settled(Counts),
 }
 
-impl Told {
+impl Message {
     /// When the event that it is about happened.
     pub(super) fn until(&self) -> Nanos {
         match self {
-            Told::Code { until, .. } | Told::Stack { until, .. } | Told::Waited { until, .. } => {
-                *until
-            }
-            Told::Symbol { .. } | Told::Over { .. } | Told::Settled(_) => Nanos(0),
+            Message::Code { until, .. }
+            | Message::Stack { until, .. }
+            | Message::Waited { until, .. } => *until,
+            Message::Symbol { .. } | Message::Over { .. } | Message::Settled(_) => Nanos(0),
         }
     }
 }
@@ -152,7 +152,7 @@ impl Told {
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Placed {
     pub(super) mapping: Mapping,
-    /// Where its file is kept.
+    /// Where the data of the file is stored.
     pub(super) image: Option<usize>,
     /// Whether the program's unwinder has its tables.
     has_tables: bool,
@@ -180,7 +180,7 @@ pub(super) struct Program {
     /// Whether its mappings could once not be read.
     failed: bool,
     /// Whether the capture thread has been sent its process.
-    told: bool,
+    announced: bool,
     /// Whether it had no stack for a while: then data that only new stacks need has been freed.
     rests: bool,
     /// Time of its last sample.
@@ -192,8 +192,8 @@ impl Program {
         self.places.at(frame).map(|placed| &placed.mapping)
     }
 
-    /// How many frames precede the first one that is not code. After a function without a frame pointer, the content of any register is
-    /// taken for the address of a frame, and the memory there for an address in the code.
+    /// The number of frames before the first one that is not code. After a function without a frame pointer, the walk takes the content of
+    /// any register for the address of a frame, and the memory there for a code address.
     fn whole(&self, frames: &[u64]) -> usize {
         let is_code = |frame: u64| self.mapping(frame).is_some() || self.finds(frame);
         let end = frames.iter().position(|&frame| !is_code(frame));
@@ -234,10 +234,10 @@ impl Program {
 #[derive(Debug)]
 pub(super) struct Collector {
     pub(super) rings: Rings,
-    to: Sender<Told>,
+    to: Sender<Message>,
     /// A request for everything that exists at this time.
     asked: Receiver<()>,
-    /// Whether functions are named during the recording, since a file of it may end at any time.
+    /// Whether functions are named during the recording, because a file of it may end at any time.
     in_parts: bool,
     /// How long functions are looked up when a file ends; `None` if they are not looked up.
     pub(super) symbols: Option<Duration>,
@@ -270,7 +270,7 @@ pub(super) struct Collector {
     user_stacks: FxHashMap<u32, Arc<[u64]>>,
     pub(super) frames: Frames,
     /// For each thread that was woken from a long wait: when the wait began, and the stack of its waker.
-    wakes: FxHashMap<Tid, (Nanos, Told)>,
+    wakes: FxHashMap<Tid, (Nanos, Message)>,
     pub(super) named: Named,
     /// The number of waits whose stack is linked to the stack of the waker.
     links: u64,
@@ -304,7 +304,7 @@ impl Collector {
         rings: Rings,
         (wanted, symbols): (Wanted, Option<Duration>),
         kernel_symbols: Arc<KernelSymbols>,
-        to: Sender<Told>,
+        to: Sender<Message>,
         (asked, in_parts): (Receiver<()>, bool),
         handled: Arc<AtomicU64>,
     ) -> Collector {
@@ -372,7 +372,7 @@ impl Collector {
             pause = if is_quiet { (2 * pause).min(QUIET) } else { LOOK };
             if is_asked {
                 self.name_rest();
-                self.tell(Told::Settled(self.counts()));
+                self.tell(Message::Settled(self.counts()));
             } else if self.in_parts {
                 self.name_functions(Some(LOOK / 4));
             }
@@ -426,7 +426,7 @@ impl Collector {
         }
     }
 
-    /// Handles what is available, as long as `go_on` returns true for the current time. Returns whether there was anything.
+    /// Handles all available data, as long as `go_on` returns true for the current time. Returns whether there was anything.
     fn look(&mut self, go_on: impl Fn(Instant) -> bool) -> bool {
         let found = self.fetch();
         while let Some(sample) = self.samples.pop_front() {
@@ -507,7 +507,7 @@ impl Collector {
         if kernel.len() >= KERNEL_FRAMES {
             problems |= problem::KERNEL_TOO_DEEP;
         }
-        // The kernel is kept: its symbols are read at the end, which takes a while.
+        // Data about the kernel is kept: its symbols are read at the end, which takes a while.
         for (at, &frame) in kernel.iter().enumerate() {
             self.frames.note((KERNEL, frame, at > 0));
         }
@@ -523,19 +523,19 @@ impl Collector {
             SampleKind::OffCpu => {
                 let mut flags = problems | Kind::OffCpu.flags();
                 let wake = self.wakes.remove(&tid).filter(|(of, _)| *of == since);
-                if let Some((_, mut told)) = wake {
+                if let Some((_, mut message)) = wake {
                     let link = link_flags(self.links);
                     self.links += 1;
                     flags |= link;
-                    if let Told::Stack { flags, .. } = &mut told {
+                    if let Message::Stack { flags, .. } = &mut message {
                         *flags |= link;
                     }
-                    self.tell(told);
+                    self.tell(message);
                 }
                 if let Some(waited) = sample.waited.clone() {
-                    self.tell(Told::Waited { tid, since, until, waited });
+                    self.tell(Message::Waited { tid, since, until, waited });
                 }
-                self.tell(Told::Stack {
+                self.tell(Message::Stack {
                     program,
                     tid,
                     since,
@@ -548,9 +548,10 @@ impl Collector {
             SampleKind::Wake(woken) => {
                 let flags = problems | Kind::Wake.flags();
                 let (weight, at) = (length, until);
-                let told = Told::Stack { program, tid, since: at, until, weight, flags, frames };
+                let message =
+                    Message::Stack { program, tid, since: at, until, weight, flags, frames };
                 if self.wakes.len() < MOST_WAKES || self.wakes.contains_key(&woken) {
-                    self.wakes.insert(woken, (since, told));
+                    self.wakes.insert(woken, (since, message));
                 } else {
                     self.counts.lost += 1;
                 }
@@ -558,7 +559,7 @@ impl Collector {
             SampleKind::Cpu => {
                 let flags = problems | Kind::Cpu.flags();
                 let weight = self.period;
-                self.tell(Told::Stack { program, tid, since, until, weight, flags, frames });
+                self.tell(Message::Stack { program, tid, since, until, weight, flags, frames });
             }
         }
     }
@@ -633,13 +634,13 @@ impl Collector {
         (frames, problems | cut)
     }
 
-    pub(super) fn tell(&mut self, told: Told) {
+    pub(super) fn tell(&mut self, message: Message) {
         // The capture thread may be far behind; a stack that it has no room for is lost, and the rest may be needed later.
-        match told {
-            Told::Stack { .. } | Told::Waited { .. } => {
-                self.counts.lost += u64::from(self.to.try_send(told).is_err());
+        match message {
+            Message::Stack { .. } | Message::Waited { .. } => {
+                self.counts.lost += u64::from(self.to.try_send(message).is_err());
             }
-            told => drop(self.to.send(told)),
+            message => drop(self.to.send(message)),
         }
     }
 
@@ -664,7 +665,7 @@ impl Collector {
         let (name, build_id) = (module.name.as_str().into(), module.build_id.as_slice().into());
         let modules = vec![Module { id, name, build_id }];
         let (tid, until) = (Tid::default(), self.last);
-        self.tell(Told::Code { program: KERNEL, tid, until, modules, mappings: vec![mapping] });
+        self.tell(Message::Code { program: KERNEL, tid, until, modules, mappings: vec![mapping] });
     }
 
     /// The number of the program that a sample belongs to.
@@ -679,11 +680,11 @@ impl Collector {
         if program.rests {
             program.wake(&self.images);
         }
-        if !std::mem::replace(&mut program.told, true) {
-            // Names of functions need the process, even if nothing explains a frame.
+        if !std::mem::replace(&mut program.announced, true) {
+            // Names of functions need the process, even if no data explains a frame.
             let (modules, mappings) = (Vec::new(), Vec::new());
             let Sample { tid, until, .. } = *sample;
-            self.tell(Told::Code { program: number, tid, until, modules, mappings });
+            self.tell(Message::Code { program: number, tid, until, modules, mappings });
         }
         number
     }
@@ -718,7 +719,7 @@ impl Collector {
             frames.iter().any(|frame| find(found, *frame).is_some())
         };
         let life = self.lives.of_sample(sample.pid, when(sample), sample.space);
-        let told = life.map(|life| life.mappings().clone());
+        let known = life.map(|life| life.mappings().clone());
         let locked = &mut self.locked;
         let mut ask = || {
             let mut found = mappings(locked, sample.pid);
@@ -726,7 +727,7 @@ impl Collector {
             Arc::new(found)
         };
         // The process may run another program now, or may be a child of the one that blocked.
-        if let Some(found) = told.filter(is_its).or_else(|| Some(ask()).filter(is_its)) {
+        if let Some(found) = known.filter(is_its).or_else(|| Some(ask()).filter(is_its)) {
             program.found_bytes = found.iter().map(ExecutableMapping::bytes).sum();
             program.found = found;
             let all: usize = self.programs.values().map(|program| program.found_bytes).sum();
@@ -793,7 +794,7 @@ impl Collector {
         self.placed += program.places.len();
         let modules = vec![Module { id, name, build_id }];
         let Sample { tid, until, .. } = *sample;
-        self.tell(Told::Code { program: number, tid, until, modules, mappings: vec![mapping] });
+        self.tell(Message::Code { program: number, tid, until, modules, mappings: vec![mapping] });
     }
 
     /// Forgets programs that had no stack for a long time: most have ended. If there are many, forgets those without a recent stack.
@@ -841,13 +842,13 @@ impl Collector {
         }
         self.wakes.retain(|_, (waits_since, _)| waits_since.0 >= since);
         for program in over {
-            self.tell(Told::Over { program });
+            self.tell(Message::Over { program });
         }
         memory::trim();
     }
 }
 
-/// The kernel's own process id: that of the idle task.
+/// The process id of the kernel: that of the idle task.
 const KERNEL_PROCESS: u32 = 0;
 
 /// The number of a new module of a process: a program that it executes later has different numbers. `None` when there are no more.

@@ -32,7 +32,7 @@ pub(super) struct Files {
     workers: Workers,
     /// Files that did not answer.
     silent: u64,
-    /// Counts the maps that are held: each has a clone of this.
+    /// Counts the open maps: each contains a clone of this.
     pub(super) maps: Arc<()>,
 }
 
@@ -86,7 +86,7 @@ impl Files {
         Ok(self.ask(&Ask::Map { pid }, None)?.1)
     }
 
-    /// Finds the functions of such a map that contain these addresses: their beginnings, ends and names.
+    /// Finds the functions of such a map that contain these addresses: their start and end addresses, and names.
     pub(super) fn compiled(
         &mut self,
         map: impl AsFd,
@@ -107,7 +107,7 @@ impl Files {
         Ok(self.ask(&Ask::Memory { pid, mapping }, None)?.1)
     }
 
-    /// Reads Python code objects in such memory: addresses, each with the mark of the object that was found there before.
+    /// Reads Python code objects in such memory: addresses, each with the mark of the object that was found at the address before.
     pub(super) fn python(
         &mut self,
         memory: impl AsFd,

@@ -27,7 +27,7 @@ pub(super) struct Frames {
     new: Vec<(usize, u64)>,
     /// Frames that get a name only when a file ends.
     pub(super) later: Vec<(usize, u64)>,
-    /// How often there was no room for a frame.
+    /// The number of times that there was no space for a frame.
     pub(super) left_out: u64,
 }
 

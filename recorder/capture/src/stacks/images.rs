@@ -21,7 +21,7 @@ use super::python::layout::Interpreter;
 use super::reader::{Described, Names};
 use super::unwind::Tables;
 
-/// The maximum number of files that are held open at a time; for further files, only the build id is known.
+/// The maximum number of files that are open at the same time; for further files, only the build id is known.
 const MOST_FILES: usize = 256;
 
 /// The maximum number of files that are known. Code in further files is put in a module without a build id.
@@ -50,7 +50,7 @@ struct Image {
     segments: Vec<Segment>,
     /// Bytes of its symbol tables.
     symbols: u64,
-    /// `None` if too many files are held, its process is not allowed to read it, it did not respond, or it was deleted.
+    /// `None` if too many files are open, its process is not allowed to read it, it did not respond, or it was deleted.
     file: Option<OwnedFd>,
     rights: Rights,
     /// The Python interpreter in it.
@@ -73,7 +73,7 @@ impl Image {
             segments: Vec::new(),
             symbols: 0,
             file: None,
-            rights: Rights::nobody(),
+            rights: Rights::none(),
             python: None,
             tables: None,
             is_silent: true,
@@ -85,7 +85,7 @@ impl Image {
 #[derive(Debug)]
 pub(super) struct Images {
     all: Vec<Image>,
-    /// Files that are held or silent, and files that are not ELF.
+    /// Files that are open or silent, and files that are not ELF.
     known: FxHashMap<Key, Option<usize>>,
     /// Files that are not held: another file may get their inode.
     loose: FxHashMap<Key, usize>,

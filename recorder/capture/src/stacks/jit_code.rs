@@ -1,7 +1,7 @@
 //! Names of functions that a program has compiled at run time, from the map that its runtime writes for perf.
 //!
-//! The map grows while the program runs, so it is read when names are needed, at the end of a file. Until then it is held open: the process
-//! may have ended, and its `/tmp` may be out of reach. Only lines about addresses that stacks have are kept.
+//! The map grows while the program runs, so it is read when names are needed, at the end of a file. Until then it is kept open: the process
+//! may have ended, and its `/tmp` may no longer be accessible. Only lines about addresses that stacks have are kept.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::io::{BufRead, BufReader, Read};
@@ -86,7 +86,7 @@ impl JitCode {
         }
         self.asked = Some(Instant::now());
         let counted = files.maps.clone();
-        // One clone is `counted`, one is in `files`.
+        // One clone is in `counted`, one is in `files`.
         if Arc::strong_count(&counted) > MOST_MAPS + 1 {
             return;
         }
@@ -168,7 +168,7 @@ pub(super) fn functions_in(map: impl Read, addresses: &BTreeSet<u64>) -> Functio
     }
 }
 
-/// Adds a function, replacing those that its addresses had before.
+/// Adds a function, which replaces those that had its addresses before.
 fn add(functions: &mut Functions, start: u64, end: u64, name: String) {
     let is_over =
         |(&begin, (behind, _)): (&u64, &(u64, String))| (*behind > start).then_some(begin);

@@ -39,19 +39,19 @@ pub(super) const MOST: usize = 48 * 1024;
 /// The size of one mapping, in bytes.
 pub(super) const UNIT: usize = 256;
 
-/// The size by which these mappings are counted.
+/// The size that these mappings count as, in units of [`UNIT`] bytes.
 fn units_of(mappings: &[ExecutableMapping]) -> usize {
     mappings.iter().map(|mapping| 1 + mapping.bytes() / UNIT).sum()
 }
 
-/// Maximum number of mappings of one process. A just-in-time compiler may create new ones all the time.
+/// Maximum number of mappings of one process. A just-in-time compiler may create mappings all the time.
 const MOST_OF_ONE: usize = 4096;
 
 /// The code of a process from one execve(2) to the next, or since the process began.
 #[derive(Clone, Debug)]
 pub(super) struct AddressSpace {
     since: Nanos,
-    /// The memory that the sample came from; other memory has other code.
+    /// The memory that the sample came from; other memory contains other code.
     space: Option<u64>,
     /// A child shares its parent's until either changes.
     mappings: Arc<Vec<ExecutableMapping>>,
@@ -87,7 +87,7 @@ pub(super) enum Change {
 }
 
 #[derive(Clone, Debug)]
-struct Told {
+struct MappingEvent {
     time: Nanos,
     pid: Pid,
     what: What,
@@ -98,7 +98,7 @@ pub(super) struct MappingHistory {
     /// For each process, in order of time.
     of: FxHashMap<Pid, Vec<AddressSpace>>,
     /// Records that older records may still precede.
-    waiting: Vec<Told>,
+    waiting: Vec<MappingEvent>,
     /// Time, process, and the earliest beginning of lives that must be kept.
     over: VecDeque<(Nanos, Pid, Nanos)>,
     /// How many mappings were added since the last count.
@@ -125,7 +125,7 @@ impl MappingHistory {
         self.changes.as_mut().map(std::mem::take).unwrap_or_default()
     }
 
-    /// Processes a record; only those of mappings, forks, execve(2) and exits matter.
+    /// Processes a record; only those of mappings, forks, execve(2) and exits are relevant.
     pub(super) fn note(&mut self, record: RawRecord<'_>) {
         if record.kind == b::PERF_RECORD_MMAP2 {
             self.waiting.extend(mapped(Cursor::new(record.body)));
@@ -136,7 +136,7 @@ impl MappingHistory {
         };
         let (pid, what) = match kind {
             Kind::Lost(loss) => {
-                // Whether these processes still run the same code is no longer known.
+                // It is no longer known whether these processes still run the same code.
                 self.lose(loss.events.unwrap_or(1).max(1));
                 return;
             }
@@ -148,7 +148,7 @@ impl MappingHistory {
             _ => return,
         };
         let LocalId(pid) = pid;
-        self.waiting.push(Told { time, pid: Pid(pid), what });
+        self.waiting.push(MappingEvent { time, pid: Pid(pid), what });
     }
 
     /// Applies the records up to `until`, a time at which no ring had been read yet. `look` finds the mappings of a process.
@@ -157,11 +157,11 @@ impl MappingHistory {
         until: Nanos,
         mut look: impl FnMut(Pid) -> Vec<ExecutableMapping>,
     ) {
-        let mut told = std::mem::take(&mut self.waiting);
-        told.sort_by_key(|told| told.time);
-        let ripe = told.partition_point(|told| told.time <= until);
+        let mut reported = std::mem::take(&mut self.waiting);
+        reported.sort_by_key(|reported| reported.time);
+        let ripe = reported.partition_point(|reported| reported.time <= until);
         for at in 0..ripe {
-            let Told { time, pid, what } = told[at].clone();
+            let MappingEvent { time, pid, what } = reported[at].clone();
             if let Some(changes) = &mut self.changes {
                 let change = match &what {
                     What::Mapped(mapping) if is_named_so(&mapping.path) => {
@@ -178,11 +178,12 @@ impl MappingHistory {
                 What::Executed => self.begin(pid, time, Arc::default()),
                 What::BornOf(parent) => {
                     if self.at(parent, time).is_none() {
-                        let is_over = |told: &Told| {
-                            told.pid == parent && matches!(told.what, What::Executed | What::Ended)
+                        let is_over = |reported: &MappingEvent| {
+                            reported.pid == parent
+                                && matches!(reported.what, What::Executed | What::Ended)
                         };
                         // The process now runs a different program from its child's.
-                        if told[at..].iter().any(is_over) {
+                        if reported[at..].iter().any(is_over) {
                             continue;
                         }
                         let mut found = look(parent);
@@ -205,8 +206,8 @@ impl MappingHistory {
                 What::Ended => self.over.push_back((time, pid, Nanos(time.0 + 1))),
             }
         }
-        told.drain(..ripe);
-        self.waiting = told;
+        reported.drain(..ripe);
+        self.waiting = reported;
         self.forget(until);
     }
 
@@ -319,7 +320,7 @@ pub(super) fn is_user(mapping: &ExecutableMapping) -> bool {
 }
 
 /// Parses a record of memory that was mapped as executable.
-fn mapped(mut cursor: Cursor<'_>) -> Option<Told> {
+fn mapped(mut cursor: Cursor<'_>) -> Option<MappingEvent> {
     let time = Nanos(cursor.read_back_u64()?);
     let (pid, _tid) = (Pid(cursor.read_u32()?), cursor.read_u32()?);
     let (start, length, offset) = (cursor.read_u64()?, cursor.read_u64()?, cursor.read_u64()?);
@@ -339,7 +340,7 @@ fn mapped(mut cursor: Cursor<'_>) -> Option<Told> {
         file: (inode != 0).then(|| (format!("{major:02x}:{minor:02x}"), inode)),
         path: PathBuf::from(OsString::from_vec(path.to_vec())),
     };
-    Some(Told { time, pid, what: What::Mapped(mapping) })
+    Some(MappingEvent { time, pid, what: What::Mapped(mapping) })
 }
 
 #[cfg(test)]
@@ -395,7 +396,7 @@ mod tests {
         Some(life.mappings.iter().map(name).collect())
     }
 
-    fn nobody(pid: Pid) -> Vec<ExecutableMapping> {
+    fn no_mappings(pid: Pid) -> Vec<ExecutableMapping> {
         panic!("{pid:?} is not to be looked into")
     }
 
@@ -409,7 +410,7 @@ mod tests {
         map(&mut lives, 60, 5, (0x1000, 0x1000), "/second");
         exec(&mut lives, 10, 5);
         map(&mut lives, 20, 5, (0x1000, 0x1000), "/first");
-        lives.settle(Nanos(70), nobody);
+        lives.settle(Nanos(70), no_mappings);
         assert_eq!(paths(&lives, 5, 9), None);
         let first = vec!["/first".to_owned(), "/late.so".to_owned()];
         assert_eq!(paths(&lives, 5, 49).as_ref(), Some(&first));
@@ -421,7 +422,7 @@ mod tests {
         assert_eq!((mapping.flags, &mapping.file), (0b101, &Some(("fd:01".to_owned(), 6))));
         // Mappings that a child loads belong to the child only.
         map(&mut lives, 80, 6, (0x5000, 0x1000), "/own.so");
-        lives.settle(Nanos(90), nobody);
+        lives.settle(Nanos(90), no_mappings);
         assert_eq!(paths(&lives, 6, 85).map(|paths| paths.len()), Some(3));
         assert_eq!(paths(&lives, 5, 49).map(|paths| paths.len()), Some(2));
     }
@@ -431,13 +432,13 @@ mod tests {
         let mut lives = MappingHistory::default();
         exec(&mut lives, 10, 5);
         map(&mut lives, 20, 5, (0x1000, 0x1000), "/first");
-        lives.settle(Nanos(30), nobody);
+        lives.settle(Nanos(30), no_mappings);
         assert!(lives.of_sample(Pid(5), Nanos(9), 1).is_none());
         assert!(lives.of_sample(Pid(5), Nanos(25), 1).is_some());
         assert!(lives.of_sample(Pid(5), Nanos(40), 2).is_none(), "nobody told of execve(2)");
         assert!(lives.of_sample(Pid(5), Nanos(45), 1).is_some(), "an earlier sample, read later");
         exec(&mut lives, 50, 5);
-        lives.settle(Nanos(60), nobody);
+        lives.settle(Nanos(60), no_mappings);
         assert!(lives.of_sample(Pid(5), Nanos(55), 3).is_some());
     }
 
@@ -445,9 +446,9 @@ mod tests {
     fn a_record_waits_for_earlier_ones_of_other_cpus() {
         let mut lives = MappingHistory::default();
         map(&mut lives, 30, 5, (0x1000, 0x1000), "/program");
-        lives.settle(Nanos(25), nobody);
+        lives.settle(Nanos(25), no_mappings);
         exec(&mut lives, 20, 5);
-        lives.settle(Nanos(40), nobody);
+        lives.settle(Nanos(40), no_mappings);
         assert_eq!(paths(&lives, 5, 40), Some(vec!["/program".to_owned()]));
     }
 
@@ -477,7 +478,7 @@ mod tests {
         // A parent that has executed another program no longer has the mappings that its child inherited.
         fork(&mut lives, 40, 9, 8);
         exec(&mut lives, 50, 8);
-        lives.settle(Nanos(60), nobody);
+        lives.settle(Nanos(60), no_mappings);
         assert_eq!((paths(&lives, 9, 45), paths(&lives, 8, 55)), (None, Some(Vec::new())));
     }
 
@@ -488,7 +489,7 @@ mod tests {
         map(&mut lives, 20, 5, (0x10000, 0x10000), "/old");
         map(&mut lives, 30, 5, (0x14000, 0x1000), "/new");
         map(&mut lives, 40, 5, (0x1f000, 0x4000), "/end");
-        lives.settle(Nanos(50), nobody);
+        lives.settle(Nanos(50), no_mappings);
         let life = lives.at(Pid(5), Nanos(50)).expect("a life");
         let mut found: Vec<(u64, u64, u64, &str)> = life
             .mappings()
@@ -512,12 +513,12 @@ mod tests {
         exec(&mut lives, 2 * MS, 5);
         exit(&mut lives, 3 * MS, 5, 7);
         exec(&mut lives, MS, 6);
-        lives.settle(Nanos(4 * MS), nobody);
+        lives.settle(Nanos(4 * MS), no_mappings);
         assert!(paths(&lives, 5, MS).is_some(), "not yet");
-        lives.settle(Nanos(MEMORY + 4 * MS), nobody);
+        lives.settle(Nanos(MEMORY + 4 * MS), no_mappings);
         assert!(paths(&lives, 5, MS).is_none() && paths(&lives, 5, 3 * MS).is_some());
         exit(&mut lives, MEMORY + 5 * MS, 5, 5);
-        lives.settle(Nanos(2 * MEMORY + 6 * MS), nobody);
+        lives.settle(Nanos(2 * MEMORY + 6 * MS), no_mappings);
         assert!(paths(&lives, 5, 3 * MS).is_none() && paths(&lives, 6, 2 * MS).is_some());
         assert!(lives.over.is_empty(), "{:?}", lives.over);
         let lost = body(&[0, 0, 3, 0], &[], 9);
@@ -532,12 +533,12 @@ mod tests {
         for at in 0..=MOST_OF_ONE as u64 {
             map(&mut lives, 2 + at, 5, (0x1000 + at * 0x2000, 0x1000), "//anon");
         }
-        lives.settle(Nanos(u64::from(u32::MAX)), nobody);
+        lives.settle(Nanos(u64::from(u32::MAX)), no_mappings);
         assert_eq!(paths(&lives, 5, 1 << 20), None, "it can be asked as long as it lives");
         for pid in 0..70_000 {
             exec(&mut lives, 1 << 20, 100 + pid);
         }
-        lives.settle(Nanos(1 << 20), nobody);
+        lives.settle(Nanos(1 << 20), no_mappings);
         assert!(lives.of.len() <= MOST, "{}", lives.of.len());
     }
 
@@ -549,6 +550,10 @@ mod tests {
             note(&mut lives, b::PERF_RECORD_MMAP2, 0, &vec![5; length]);
         }
         assert_eq!(lives.waiting.len(), 1);
-        assert_eq!(mapped(Cursor::new(&[0; 72])).map(|told| told.time), None, "it has no length");
+        assert_eq!(
+            mapped(Cursor::new(&[0; 72])).map(|reported| reported.time),
+            None,
+            "it has no length"
+        );
     }
 }

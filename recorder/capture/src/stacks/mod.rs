@@ -6,7 +6,7 @@
 //!   capture thread          events ... events ... events ...     records, once the events are as late as the sample
 //! ```
 //!
-//! In recordings with several files, functions are named as they are met, since a file may have to be completed at any time.
+//! In recordings with several files, functions are named when they first occur, because a file may have to be completed at any time.
 //!
 //! Looking up processes may block, so a separate thread does it. The capture thread only takes results that are ready, once per round.
 //! Another process (`fxtrec-files`) reads files; it is abandoned if a file never answers: see [`files`].
@@ -41,7 +41,7 @@ use fxt_writer::lanes::Lanes;
 
 use crate::encode::Closed;
 use crate::encode::encoder::Encoder;
-use collector::{Collector, Told};
+use collector::{Collector, Message};
 use fxtrec_kernel::bpf::stacks::Wanted;
 use fxtrec_kernel::memory;
 use fxtrec_kernel::stack_source::StackSource;
@@ -182,9 +182,9 @@ impl Named {
 /// The stacks of a recording.
 #[derive(Debug)]
 pub struct Stacks {
-    told: Receiver<Told>,
+    messages: Receiver<Message>,
     /// Messages from the thread that arrived too early to be written.
-    early: VecDeque<Told>,
+    early: VecDeque<Message>,
     /// The waits that the thread has sent, by when they began.
     handled: Arc<AtomicU64>,
     ask: Sender<()>,
@@ -204,7 +204,7 @@ impl Stacks {
     /// file ends, within the time limit in `symbols`.
     ///
     /// # Errors
-    /// When a thread or an eventfd cannot be created.
+    /// Returns an error when a thread or an eventfd cannot be created.
     pub fn start(
         source: StackSource,
         wanted: Wanted,
@@ -213,7 +213,7 @@ impl Stacks {
         (kept, begin): (Kept, Nanos),
     ) -> io::Result<Stacks> {
         let stop = StopToken::new()?;
-        let (to, told) = bounded(WAITING);
+        let (to, messages) = bounded(WAITING);
         let (ask, asked) = unbounded();
         let handled = Arc::new(AtomicU64::new(u64::MAX));
         let in_parts = (asked, kept != Kept::Whole);
@@ -227,7 +227,7 @@ impl Stacks {
             .name("fxtrec-stacks".to_owned())
             .spawn(move || collector.run(&token))?;
         Ok(Stacks {
-            told,
+            messages,
             early: VecDeque::new(),
             handled,
             ask,
@@ -249,35 +249,37 @@ impl Stacks {
     /// Writes the known data about waits that ended until `ended`, up to `room` bytes. Returns whether that was enough.
     ///
     /// # Errors
-    /// [`Closed`] when the trace accepts no more records.
+    /// Returns [`Closed`] when the trace accepts no more records.
     pub fn round<L: Lanes>(
         &mut self,
         encoder: &mut Encoder<L>,
         ended: Nanos,
         mut room: u64,
     ) -> Result<bool, Closed> {
-        // The answer does not wait for data that is too early to be written.
+        // The function does not wait for data that is too early to be written.
         while self.looks_ahead {
-            match self.told.try_recv() {
-                Ok(Told::Settled(_)) | Err(TryRecvError::Disconnected) => self.looks_ahead = false,
-                Ok(told) => self.early.push_back(told),
+            match self.messages.try_recv() {
+                Ok(Message::Settled(_)) | Err(TryRecvError::Disconnected) => {
+                    self.looks_ahead = false;
+                }
+                Ok(message) => self.early.push_back(message),
                 Err(TryRecvError::Empty) => break,
             }
         }
         loop {
-            let told = match self.early.pop_front() {
-                Some(told) => told,
-                None => match self.told.try_recv() {
-                    Ok(told) => told,
+            let message = match self.early.pop_front() {
+                Some(message) => message,
+                None => match self.messages.try_recv() {
+                    Ok(message) => message,
                     Err(TryRecvError::Empty | TryRecvError::Disconnected) => return Ok(true),
                 },
             };
-            let is_early = told.until() > ended;
-            if is_early || !takes(&mut room, &told) {
-                self.early.push_front(told);
+            let is_early = message.until() > ended;
+            if is_early || !takes(&mut room, &message) {
+                self.early.push_front(message);
                 return Ok(is_early);
             }
-            self.records.write(encoder, &told)?;
+            self.records.write(encoder, &message)?;
         }
     }
 
@@ -289,22 +291,24 @@ impl Stacks {
         mut room: u64,
     ) -> Result<(), Closed> {
         let mut early = std::mem::take(&mut self.early);
-        // Without a thread, everything has been sent.
+        // Without a thread, all data has been sent.
         let asked = self.ask();
-        while let Some(told) = early.pop_front().or_else(|| asked.then(|| self.told.recv().ok())?) {
-            match told {
-                Told::Settled(counts) => {
+        while let Some(message) =
+            early.pop_front().or_else(|| asked.then(|| self.messages.recv().ok())?)
+        {
+            match message {
+                Message::Settled(counts) => {
                     self.counts = counts;
                     break;
                 }
-                told if told.until() > ended || !takes(&mut room, &told) => {
-                    self.early.push_back(told);
+                message if message.until() > ended || !takes(&mut room, &message) => {
+                    self.early.push_back(message);
                 }
                 // The process precedes it, and is early itself.
-                Told::Symbol { program, .. } if !self.records.knows(program) => {
-                    self.early.push_back(told);
+                Message::Symbol { program, .. } if !self.records.knows(program) => {
+                    self.early.push_back(message);
                 }
-                told => self.records.write(encoder, &told)?,
+                message => self.records.write(encoder, &message)?,
             }
         }
         self.early.extend(early);
@@ -343,7 +347,7 @@ impl Stacks {
     /// [`Stacks::is_looking_ahead`] or there is no `room` for it. Returns the records for the end of the file.
     ///
     /// # Errors
-    /// [`Closed`] when the trace accepts no more records.
+    /// Returns [`Closed`] when the trace accepts no more records.
     pub fn end_piece<L: Lanes>(
         &mut self,
         encoder: &mut Encoder<L>,
@@ -401,17 +405,19 @@ impl Stacks {
     /// last file.
     ///
     /// # Errors
-    /// [`Closed`] when the trace accepts no more records.
+    /// Returns [`Closed`] when the trace accepts no more records.
     pub fn finish<L: Lanes>(
         &mut self,
         encoder: &mut Encoder<L>,
         ended: Nanos,
     ) -> Result<(Counts, Explanation), Closed> {
+        // Nothing waits for the end of the last file.
+        self.named.cut_short(false);
         self.stop.stop();
         self.boost.raise_permanently();
         let early = std::mem::take(&mut self.early);
-        for told in early.into_iter().chain(self.told.iter()) {
-            self.records.write(encoder, &told)?;
+        for message in early.into_iter().chain(self.messages.iter()) {
+            self.records.write(encoder, &message)?;
         }
         self.counts = self.thread.take().and_then(|thread| thread.join().ok()).unwrap_or_default();
         // Otherwise, released data is kept for later, together with the data that is generated for Perfetto now.
@@ -429,16 +435,16 @@ impl Stacks {
     }
 }
 
-/// Takes a message out of `room`; returns false if it is too large. In the trace, a stack takes its frames and a few words, and the same
+/// Subtracts a message from `room`; returns false if it is too large. In the trace, a stack takes its frames and a few words, and the same
 /// again at the end of the file.
-fn takes(room: &mut u64, told: &Told) -> bool {
+fn takes(room: &mut u64, message: &Message) -> bool {
     const WORDS: usize = 8;
-    let words = match told {
-        Told::Stack { frames, .. } => 2 * (frames.len() + WORDS),
-        Told::Code { modules, mappings, .. } => 2 * WORDS * (modules.len() + mappings.len()),
+    let words = match message {
+        Message::Stack { frames, .. } => 2 * (frames.len() + WORDS),
+        Message::Code { modules, mappings, .. } => 2 * WORDS * (modules.len() + mappings.len()),
         // An event with all arguments, of which the longest is a path of two names.
-        Told::Waited { .. } => 6 * WORDS,
-        Told::Symbol { .. } | Told::Over { .. } | Told::Settled(_) => 0,
+        Message::Waited { .. } => 6 * WORDS,
+        Message::Symbol { .. } | Message::Over { .. } | Message::Settled(_) => 0,
     };
     let left = room.checked_sub((words * size_of::<u64>()) as u64);
     *room = left.unwrap_or(0);

@@ -5,12 +5,12 @@ use std::time::{Duration, Instant};
 
 use rustc_hash::{FxHashMap, FxHashSet};
 
-use super::collector::{Collector, KERNEL, LOOK, Placed, Told};
+use super::collector::{Collector, KERNEL, LOOK, Message, Placed};
 use super::frames::{FileFrames, Frame};
 use super::jit_code::MOST_MADE;
 
-/// How often to check for deleted files, what part of the time the checks may take (one part in this many), and for how long their
-/// functions get names.
+/// How often to check for deleted files, the part of the time that the checks may take (one part in this number), and how long their
+/// functions may be looked up.
 pub(super) const DELETED: Duration = Duration::from_secs(1);
 const DELETED_PART: u32 = 50;
 const DELETED_NAMING: Duration = Duration::from_secs(1);
@@ -69,7 +69,7 @@ impl Collector {
             };
             if let Some(name) = name {
                 self.counts.symbols += 1;
-                self.tell(Told::Symbol { program: number, address, name });
+                self.tell(Message::Symbol { program: number, address, name });
             }
             if until.is_some_and(|until| self.named.is_over(until)) {
                 break;
@@ -147,7 +147,7 @@ impl Collector {
     }
 
     /// Reports the names of functions in files until the time is up, starting with the files with the most frames in stacks. Returns how
-    /// many are left for the next time.
+    /// many names remain for the next call.
     fn name_files(&mut self, of_files: FxHashMap<usize, FileFrames>, until: Instant) -> u64 {
         let mut unnamed = 0;
         let mut of_files: Vec<_> = of_files.into_iter().collect();
@@ -166,7 +166,7 @@ impl Collector {
                 match names.get(&at).cloned() {
                     Some(name) => {
                         self.counts.symbols += 1;
-                        self.tell(Told::Symbol { program, address, name });
+                        self.tell(Message::Symbol { program, address, name });
                     }
                     None if !is_done => {
                         unnamed += 1;

@@ -93,7 +93,7 @@ struct Stack {
 pub struct Sample {
     pub kind: Kind,
     pub time: Nanos,
-    /// The lower halves of their koids; Perfetto's importer keeps no more.
+    /// The lower halves of their koids; Perfetto's importer keeps only those.
     pub process: u32,
     pub thread: u32,
     /// In nanoseconds.
@@ -330,7 +330,7 @@ pub struct Sequence {
     /// By path and beginning: two programs may have the same file at different addresses.
     mappings: FxHashMap<(String, u64), u64>,
     frames: FxHashMap<(u64, u64, u64), u64>,
-    /// By their frames, if the caller has no numbers for them.
+    /// Samples by their frames, if the caller has no numbers for them.
     stacks: FxHashMap<Box<[u64]>, u64>,
 }
 
@@ -786,10 +786,10 @@ mod tests {
         let blobs: Vec<Vec<u8>> =
             blobs.iter().map(|blob| rewrite(blob, later).expect("sound")).collect();
         assert_eq!(read(&blobs), [(2005, 77, 8, vec!["waits".to_owned()])]);
-        let mut told = Vec::new();
-        let mut tell = |kind, about: About, weight| told.push((kind, about.thread, weight));
+        let mut reported = Vec::new();
+        let mut tell = |kind, about: About, weight| reported.push((kind, about.thread, weight));
         blobs.iter().for_each(|blob| weights(blob, &mut tell).expect("sound"));
-        assert_eq!(told, [(Kind::Cpu, 77, 8)]);
+        assert_eq!(reported, [(Kind::Cpu, 77, 8)]);
         assert_eq!(rewrite(&[10, 200, 1], Some), None);
     }
 }

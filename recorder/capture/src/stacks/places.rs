@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-/// Ranges of addresses that do not overlap: a later one replaces earlier ones.
+/// Ranges of addresses that do not overlap: a later range replaces earlier ones.
 #[derive(Clone, Debug)]
 pub(super) struct Places<T>(BTreeMap<u64, (u64, T)>);
 

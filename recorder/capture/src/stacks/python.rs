@@ -1,8 +1,8 @@
 //! Python functions in stacks.
 //!
-//! CPython evaluates Python functions in its own function, `_PyEval_EvalFrameDefault`, so a native stack does not show which ones they are.
-//! The program that takes the stack also walks the interpreter's list of frames (`python.h`), in processes that are known to have an
-//! interpreter. Here these code objects get names, and replace that function:
+//! CPython evaluates Python functions in its own function, `_PyEval_EvalFrameDefault`, so a native stack does not show which Python
+//! functions run. The program that takes the stack also walks the interpreter's list of frames (`python.h`), in processes that are known to
+//! have an interpreter. Here these code objects get names, and replace that function:
 //!
 //! ```text
 //!   native           poll | select_poll_poll | _PyEval_EvalFrameDefault | ... | _PyEval_EvalFrameDefault   | ... | main
@@ -13,8 +13,8 @@
 //! Since CPython 3.11, one native call evaluates several functions; the frames show where the next call begins. If the two do not agree,
 //! the Python functions come first, together, and the stack is marked.
 //!
-//! `fxtrec-files` reads names from the process's memory as soon as there is a sample, and checks them again in each round with a sample: a
-//! code object may be freed, and another take its place. In a stack, a Python function and its line are represented by an address that
+//! `fxtrec-files` reads names from the process's memory when a sample arrives, and checks them again in each round with a sample: a code
+//! object may be freed, and another one may take its place. In a stack, a Python function and its line are represented by an address that
 //! contains no code.
 
 pub(super) mod layout;
@@ -31,7 +31,7 @@ use fxtrec_kernel::code::ExecutableMapping;
 use fxtrec_sched::backtrace::problem;
 use fxtrec_units::Pid;
 
-use super::collector::{Collector, Told, mappings};
+use super::collector::{Collector, Message, mappings};
 use super::files::Files;
 use super::mapping_history::Change;
 use super::unwind::MOST;
@@ -405,7 +405,7 @@ impl Collector {
         self.pythons.bytes += size_of::<(Arc<str>, u64)>() + name.len();
         python.addresses.insert(name.clone(), address);
         self.counts.symbols += 1;
-        self.tell(Told::Symbol { program: number, address, name });
+        self.tell(Message::Symbol { program: number, address, name });
         address
     }
 }

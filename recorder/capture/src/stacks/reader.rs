@@ -1,7 +1,7 @@
 //! The process that reads files of recorded programs for the recorder: `fxtrec-files`.
 //!
-//! A file may be on a file system that never responds, or be crafted to take all available time and memory. In this separate process, that
-//! affects nothing else: see [`super::files`].
+//! A file may be on a file system that never responds, or be crafted to take all available time and memory. In this separate process, a
+//! crash or a hang affects nothing else: see [`super::files`].
 
 use std::collections::BTreeSet;
 use std::fs::File;
@@ -50,7 +50,7 @@ const MOST_NAMES: usize = 16 << 20;
 /// Answers the recorder that started this process until it closes the connection.
 ///
 /// # Errors
-/// When the recorder has ended.
+/// Returns an error when the recorder has ended.
 pub fn run() -> io::Result<()> {
     let mut reader = Reader::default();
     worker::serve_as(MOST_MEMORY, |question, file| reader.answer(question, file))
@@ -66,7 +66,7 @@ pub(super) struct Described {
     /// Whether the file's process may read it, and therefore know the names of its functions. Otherwise the answer does not depend on its
     /// content.
     pub(super) is_readable: bool,
-    /// The rights that decide which other files are opened for it.
+    /// The rights that determine which other files are opened for it.
     pub(super) rights: Rights,
     /// The Python interpreter in the file.
     pub(super) python: Option<Interpreter>,
@@ -275,7 +275,7 @@ fn describe(from: &mut Words<'_>) -> Option<Message> {
 fn vdso(pid: u32, mapping: &ExecutableMapping, room: usize) -> Option<Message> {
     let bytes = made_code::vdso(pid, mapping)?;
     let elf = Elf::parse(&*bytes).ok()?;
-    let described = Described::of((&elf, Path::new(VDSO)), (Rights::nobody(), true), room)?;
+    let described = Described::of((&elf, Path::new(VDSO)), (Rights::none(), true), room)?;
     let file = shared_memory::file_of("fxtrec-vdso", &bytes).ok()?;
     Some((described.packed().into_bytes(), Some(file)))
 }

@@ -67,7 +67,7 @@ impl Share {
 
 /// The thread that processes the data, and whether it has high or low priority.
 ///
-/// There is no lock: a thread that is lowered while it holds one would keep the others waiting.
+/// There is no lock: a thread whose priority is lowered while it holds a lock would delay the others.
 #[derive(Debug)]
 struct Order {
     /// `None` if it is not permitted to change its priority.
@@ -142,7 +142,7 @@ pub(super) struct Read {
     /// Whether to process this before the thread lowers its priority.
     pub(super) is_late: bool,
     code: Vec<CodeRecord>,
-    /// Records of code for which there was no room.
+    /// Records of code for which there was no space.
     pub(super) lost_code: u64,
     /// Whether samples stay in the rings because there is no room for them.
     pub(super) is_full: bool,
@@ -236,7 +236,7 @@ pub(super) struct Rings {
     _other: Sender<()>,
 }
 
-/// Makes the other thread take the data soon.
+/// Makes the other thread read the data soon.
 #[derive(Clone, Debug)]
 pub(super) struct DrainBoost(Arc<Order>);
 
@@ -262,7 +262,7 @@ impl Rings {
     /// Starts the thread that empties the rings when no other thread does.
     ///
     /// # Errors
-    /// When the thread cannot be started.
+    /// Returns an error when the thread cannot be started.
     pub(super) fn new(source: StackSource) -> io::Result<Rings> {
         let kept = Read::nothing(Nanos(0));
         let kinds = [SampleKind::OffCpu, SampleKind::Wake(Tid(0)), SampleKind::Cpu];

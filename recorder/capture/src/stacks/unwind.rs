@@ -2,7 +2,7 @@
 //!
 //! Frame pointers alone fail in the common case that an application with frame pointers blocks in a library without them: the walk then
 //! skips the application's innermost function, or goes wrong at once. So the first functions are unwound by tables, from the bytes that the
-//! kernel copied, and where the copy ends, frame pointers take over:
+//! kernel copied; where the copy ends, frame pointers take over:
 //!
 //! ```text
 //!   the copy      | __poll | wait (libpq) | own function | own function ...
@@ -10,14 +10,14 @@
 //!   frame pointers                          \--> own function <-- own function <-- main     as the kernel walked them
 //! ```
 //!
-//! Tables may be crafted to take any amount of time, so where they are expensive ([`CostlyRange`]) there is a budget for each stack, and one for
-//! all stacks within a second. Beyond these budgets, stacks are unwound by frame pointers, and marked.
+//! Tables may be crafted to take any amount of time, so expensive ranges ([`CostlyRange`]) have a budget for each stack, and one for all
+//! stacks within a second. Beyond these budgets, stacks are unwound by frame pointers, and marked.
 
 use std::fmt;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-// On processors other than these two nothing is unwound; the types of one of them are placeholders.
+// On processors other than these two, nothing is unwound; the types of one of them are placeholders.
 #[cfg(not(target_arch = "x86_64"))]
 use framehop::aarch64::{
     CacheAarch64 as CacheNative, UnwindRegsAarch64 as UnwindRegsNative,
@@ -184,7 +184,7 @@ pub(super) enum Code {
 }
 
 impl Unwinder {
-    /// Adds the tables of a file of which `range` is mapped; `module_address` is the address of its beginning in the file's own terms.
+    /// Adds the tables of a file of which `range` is mapped; `module_address` is the address of its beginning according to the file.
     pub(super) fn add(&mut self, range: (u64, u64), module_address: u64, tables: &Tables) {
         // The tables' addresses are relative to the beginning of the file.
         let Some(base) = range.0.checked_sub(module_address) else { return };
@@ -266,7 +266,7 @@ impl<'a> Stack<'a> {
             Code::Tables(work) => paid = work,
             Code::NoTables => self.problems |= problem::USER_UNPROVED,
             Code::None => {
-                // This was taken for an address of code, but it is not one.
+                // This was taken for a code address, but it is not one.
                 if self.frames.len() > 1 {
                     self.frames.pop();
                 }
@@ -411,7 +411,7 @@ mod tests {
         // For another stack at the same place, the first two are known, and two more are found.
         let (spent, is_unproved) = unwind(&mut cache, 0x1000, MOST_WORK / 2);
         assert_eq!((&spent[..6], is_unproved), (&[0, 0, 1, 2, 2, 2][..], true));
-        // What is left of this second's budget is not enough.
+        // The rest of this second's budget is not enough.
         cache.left = MOST_WORK / 2 - 1;
         let renewed = cache.renewed;
         cache.renew(renewed + Duration::from_millis(999));

@@ -9,7 +9,7 @@ use fxtrec_kernel::bpf::stacks::{WaitObject, Waited};
 use fxtrec_sched::waited::{EVENT, FILE, key};
 use fxtrec_units::Nanos;
 
-/// Writes what a thread waited for, as [`fxtrec_sched::waited`] describes it.
+/// Writes the object that a thread waited for, as [`fxtrec_sched::waited`] describes it.
 pub(super) fn write<L: Lanes>(
     lanes: &mut L,
     since: Nanos,

@@ -10,7 +10,7 @@ use fxt_writer::record::{self, Backtrace, Blob, BlobType, ProcessName, Record, U
 use fxt_writer::{Arg, Koid, Text, ThreadName, Ticks, Value, WriteError, text};
 use rustc_hash::{FxHashMap, FxHashSet};
 
-use super::collector::{KERNEL, Mapping, Module, Told};
+use super::collector::{KERNEL, Mapping, Message, Module};
 use super::perfetto::{self, Known, Sample, Samples};
 use super::places::Places;
 use super::{Counts, Kept, waited};
@@ -35,10 +35,10 @@ pub(super) const MOST_FACTS: usize = 96 * 1024;
 /// [`MOST_FACTS`], including processes that still exist.
 pub(super) const OVER_FACTS: usize = 32 * 1024;
 
-/// The size in bytes by which a name is counted.
+/// A name counts as one fact, and as one more for every 64 bytes.
 pub(super) const FACT_BYTES: usize = 64;
 
-/// The size by which a name is counted.
+/// The number of facts that a name counts as.
 fn facts_of(name: &str) -> usize {
     1 + name.len() / FACT_BYTES
 }
@@ -49,7 +49,7 @@ struct Program {
     process: Koid,
     code: Places<(Module, Mapping)>,
     names: FxHashMap<u64, Arc<str>>,
-    /// The size by which its names are counted.
+    /// The number of facts that its names count as.
     name_facts: usize,
     /// The numbers of the modules that are already in the file.
     written: FxHashSet<u16>,
@@ -98,7 +98,7 @@ pub(super) struct Records {
     unnamed: u64,
 }
 
-/// How much of an explanation is kept or left out at once, in bytes.
+/// The size, in bytes, of the parts of an explanation that are kept or left out as a whole.
 const PART_BYTES: usize = 16 * 1024;
 
 /// Divides records into parts.
@@ -182,10 +182,10 @@ impl Records {
     pub(super) fn write<L: Lanes>(
         &mut self,
         encoder: &mut Encoder<L>,
-        told: &Told,
+        message: &Message,
     ) -> Result<(), Closed> {
-        match told {
-            Told::Code { program: number, tid, until, modules, mappings } => {
+        match message {
+            Message::Code { program: number, tid, until, modules, mappings } => {
                 let (kept, mut added) = (self.kept, 0);
                 let time = Ticks((*until).max(self.begin).0);
                 let Some(program) = self.program(encoder, *number, (*tid, *until))? else {
@@ -204,13 +204,13 @@ impl Records {
                 Ok(())
             }
             // No trace contains the event that ended it.
-            Told::Stack { until, .. } if *until < self.begin => Ok(()),
-            Told::Stack { program, tid, since, until, weight, flags, frames } => {
+            Message::Stack { until, .. } if *until < self.begin => Ok(()),
+            Message::Stack { program, tid, since, until, weight, flags, frames } => {
                 let (process, thread) = match encoder.owner(*tid, *until)? {
                     // An interrupt of an idle CPU wakes a thread.
                     _ if *tid == Tid(0) => (KERNEL_PROCESS, KERNEL_PROCESS),
                     Owner::Recorded { process, thread } => (process, thread),
-                    // It is left out, like its switches.
+                    // The stack is left out, like the thread's switches.
                     Owner::Unwanted => return Ok(()),
                     Owner::Unknown => {
                         self.counts.unknown_threads += 1;
@@ -234,8 +234,8 @@ impl Records {
                 encoder.lanes().rolling(&Backtrace { time, thread, flags: *flags, frames })?;
                 Ok(())
             }
-            Told::Waited { until, .. } if *until < self.begin => Ok(()),
-            Told::Waited { tid, since, until, waited: found } => {
+            Message::Waited { until, .. } if *until < self.begin => Ok(()),
+            Message::Waited { tid, since, until, waited: found } => {
                 match encoder.owner(*tid, *until)? {
                     Owner::Recorded { process, thread } => {
                         let thread = ThreadName::Inline { process, thread };
@@ -244,7 +244,7 @@ impl Records {
                     Owner::Unwanted | Owner::Unknown => Ok(()),
                 }
             }
-            Told::Symbol { program, address, name } => {
+            Message::Symbol { program, address, name } => {
                 let Some(program) = self.programs.get_mut(program) else { return Ok(()) };
                 if self.kept == Kept::Whole {
                     let place = (*address, program.module_of(*address));
@@ -263,13 +263,13 @@ impl Records {
                 self.forget_if_full();
                 Ok(())
             }
-            Told::Over { program: number } => {
+            Message::Over { program: number } => {
                 if let Some(program) = self.programs.get_mut(number) {
                     self.over.push_back((program.last, *number));
                 }
                 Ok(())
             }
-            Told::Settled(_) => Ok(()),
+            Message::Settled(_) => Ok(()),
         }
     }
 
@@ -614,7 +614,7 @@ mod tests {
         let threads = Threads::new(Ids::Initial, Box::new(Empty));
         let mut encoder = Encoder::new(Vec::<u8>::new(), threads, false, recorder);
         let mut records = Records::new(Kept::Whole, Nanos(100));
-        let stack = |tid, until| Told::Stack {
+        let stack = |tid, until| Message::Stack {
             program: 0,
             tid: Tid(tid),
             since: Nanos(until - 10),
@@ -624,8 +624,8 @@ mod tests {
             frames: vec![1 << 63],
         };
         // One is written, one is from before the recording, and one belongs to an unknown thread.
-        for told in [stack(0, 200), stack(0, 50), stack(7, 210)] {
-            records.write(&mut encoder, &told).expect("memory has room");
+        for message in [stack(0, 200), stack(0, 50), stack(7, 210)] {
+            records.write(&mut encoder, &message).expect("memory has room");
         }
         let counts = records.counted(Counts { lost: 3, ..Counts::default() });
         let expected = Counts {

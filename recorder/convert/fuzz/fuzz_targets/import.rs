@@ -3,7 +3,7 @@
 use fxt_reader::Reader;
 use fxtrec_convert::{Format, Input, Options, convert};
 
-/// Imports the bytes as a file in that format. The result, if there is one, must be readable to its end.
+/// Imports the bytes as a file in that format. The result, if any, must be readable to its end.
 pub(crate) fn import(bytes: &[u8], from: Format, options: Options) -> Option<Vec<u8>> {
     let mut input = Input::from_bytes(bytes.to_vec()).ok()?;
     let mut trace = Vec::new();

@@ -1,5 +1,5 @@
-//! Any bytes as a JSON trace: no panic, no hang. What strict mode accepts is accepted without it as well, and every accepted trace converts
-//! to JSON that is accepted again.
+//! Any bytes as a JSON trace: no panic, no hang. Input that strict mode accepts is also accepted without it, and every accepted trace
+//! converts to JSON that is accepted again.
 
 #![no_main]
 

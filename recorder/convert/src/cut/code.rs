@@ -28,7 +28,7 @@ struct Known {
     time: Nanos,
     name: String,
     build_id: Vec<u8>,
-    /// Whether the piece contains it.
+    /// Whether the part contains it.
     written: bool,
 }
 

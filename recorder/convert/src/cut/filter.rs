@@ -35,7 +35,7 @@ impl Filter {
     }
 
     /// The occupant of a CPU when the output does not show it: a pseudo-thread if only some threads are selected, otherwise the idle task.
-    pub(super) fn nobody(&self, cpu: Cpu) -> Koid {
+    pub(super) fn not_shown(&self, cpu: Cpu) -> Koid {
         match self.chooses_threads() {
             true => unrecorded::thread_of(units::Cpu(cpu.0.into())),
             false => IDLE,
@@ -154,7 +154,7 @@ impl Names {
         })?)
     }
 
-    /// Writes the name of a koid to the output, unless the output has it.
+    /// Writes the name of a koid to the output, unless the output already has it.
     pub(super) fn need(&mut self, koid: Koid, target: &mut Target<'_>) -> Result<(), ConvertError> {
         if !self.written.insert(koid) {
             return Ok(());

@@ -26,7 +26,7 @@ pub(super) struct Open {
     /// The occupants of CPUs and the waiting threads, up to the window.
     machine: Machine<Koid>,
     threads: FxHashMap<Koid, Known>,
-    /// The thread that the piece shows on each CPU.
+    /// The thread that the output shows on each CPU.
     shown: BTreeMap<Cpu, Koid>,
     /// Durations by thread, the outermost first.
     durations: BTreeMap<(Koid, Koid), Vec<Operation>>,
@@ -182,9 +182,9 @@ impl Open {
         let held = Held::of(wait, switch.time, (nanos, switch.args.str("throttled_by")));
         let within = switch.time.0.saturating_sub(from.0);
         Some(match held.and_then(|held| self.periods.place(held)) {
-            Some(stretches) => {
+            Some(intervals) => {
                 let inside = |(begin, end): (Nanos, Nanos)| end.0.saturating_sub(begin.max(from).0);
-                stretches.into_iter().map(inside).sum::<u64>().min(within)
+                intervals.into_iter().map(inside).sum::<u64>().min(within)
             }
             // At most the part that is in the window.
             None => nanos.min(within),
@@ -196,7 +196,7 @@ impl Open {
         self.durations.values().chain(self.asyncs.values()).any(|open| !open.is_empty())
     }
 
-    /// The thread that the piece shows on a CPU; `None` before it shows any.
+    /// The thread that the output shows on a CPU; `None` before it shows any.
     pub(super) fn shown(&self, cpu: Cpu) -> Option<Koid> {
         self.shown.get(&cpu).copied()
     }
@@ -216,15 +216,15 @@ impl Open {
         for (number, seat) in (0..=u16::MAX).zip(self.machine.cpu_states()) {
             let Some(occupant) = seat.occupant else { continue };
             let (cpu, has) = (Cpu(number), occupant.thread().unwrap_or_default());
-            let nobody = filter.nobody(cpu);
+            let not_shown = filter.not_shown(cpu);
             let wanted = filter.admits_cpu(cpu) && filter.admits_thread(has, names);
-            let shown = if wanted { has } else { nobody };
+            let shown = if wanted { has } else { not_shown };
             self.shown.insert(cpu, shown);
-            if shown != nobody {
-                names.need_occupant(nobody, target)?;
+            if shown != not_shown {
+                names.need_occupant(not_shown, target)?;
                 names.need_occupant(shown, target)?;
                 let weight = self.threads.get(&shown).and_then(|known| known.weight);
-                write_switch(cpu, from, nobody, (shown, weight), target)?;
+                write_switch(cpu, from, not_shown, (shown, weight), target)?;
             }
         }
         let mut waiting: Vec<_> =
@@ -247,7 +247,7 @@ impl Open {
                 target.write(&write::Wakeup { cpu, time, thread, args: &args })?;
             }
         }
-        // Operations that are not in the piece must not be closed in it either.
+        // Operations that are not in the output must not be closed in it either.
         self.durations.retain(|(_, thread), _| filter.admits_thread(*thread, names));
         for open in self.asyncs.values_mut() {
             open.retain(|operation| match &operation.period {
@@ -292,10 +292,10 @@ impl Open {
         target: &mut Target<'_>,
     ) -> Result<(), ConvertError> {
         for (cpu, shown) in &mut self.shown {
-            let nobody = filter.nobody(*cpu);
-            if *shown != Koid(0) && *shown != nobody {
-                let thread = std::mem::replace(shown, nobody);
-                write_switch(*cpu, to, thread, (nobody, None), target)?;
+            let not_shown = filter.not_shown(*cpu);
+            if *shown != Koid(0) && *shown != not_shown {
+                let thread = std::mem::replace(shown, not_shown);
+                write_switch(*cpu, to, thread, (not_shown, None), target)?;
             }
         }
         let cut = [("cut", Value::Bool(true))];

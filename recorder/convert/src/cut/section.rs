@@ -34,7 +34,7 @@ pub struct Owner<'n> {
 ///
 /// # Errors
 ///
-/// When the records cannot be read, or the output cannot be written.
+/// Returns an error when the records cannot be read, or the output cannot be written.
 pub fn cut_section(
     owner: Owner<'_>,
     reader: &mut Reader<'_>,

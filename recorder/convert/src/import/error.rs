@@ -1,10 +1,10 @@
-//! Why the trace of another recorder cannot be imported.
+//! The reason why the trace of another recorder cannot be imported.
 
 use super::perf_data::PerfDataError;
 use fxtrec_capture::tracepoint::LayoutError;
 use fxtrec_kernel::ftrace::layout::PageLayoutError;
 
-/// Why the trace of another recorder cannot be imported.
+/// The reason why the trace of another recorder cannot be imported.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum ImportError {

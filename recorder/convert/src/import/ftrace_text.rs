@@ -38,7 +38,7 @@ const MOST_BYTES: u64 = 64 * 1024;
 /// The number of bytes that are used to detect the format.
 const SNIFFED_BYTES: usize = 64 * 1024;
 
-/// Whether a file with this beginning is ftrace text, according to its first line, or to the first that is not a comment.
+/// Whether a file with this beginning is ftrace text, according to its first line, or to the first line that is not a comment.
 pub(crate) fn is_text(first: &[u8]) -> bool {
     let first = first.get(..SNIFFED_BYTES).unwrap_or(first);
     let text = String::from_utf8_lossy(first);
@@ -75,7 +75,7 @@ pub(crate) fn read(
     import(BufReader::with_capacity(BUFFER_BYTES, input), output, lenient, &FxHashMap::default())
 }
 
-/// [`read`] for a file. For some threads, the process is known: the map is from thread id to process id.
+/// [`read`] for a file. The process of some threads, as a map from thread id to process id.
 pub(crate) fn read_file(
     file: &File,
     output: impl Write,
@@ -153,7 +153,7 @@ fn import(
     importer.finish()
 }
 
-/// If a line has the process of its thread, that is used from there on.
+/// If a line has the process of its thread, that process is used from there on.
 fn learn<W: Write>(task: Task, importer: &mut Importer<W>) {
     if let Some(process) = task.process {
         importer.belongs(process, task.tid.0);

@@ -51,7 +51,7 @@ pub(super) struct Origin {
     pub(super) causes: Option<String>,
     /// The nanoseconds to add to a time to get the time since 1970.
     pub(super) wall_clock_offset: Option<i64>,
-    /// Which kinds of stacks the trace has, as `kind` in `stack_info` lists them, and the shortest wait with one in nanoseconds.
+    /// The kinds of stacks in the trace, as `kind` in `stack_info` lists them, and the shortest wait with a stack in nanoseconds.
     pub(super) stacks: Option<(&'static str, u64)>,
 }
 
@@ -155,7 +155,7 @@ pub(super) struct Importer<W: Write> {
     catalog: Catalog,
     /// The event for each described tracepoint, once it has occurred.
     extras: FxHashMap<usize, ExtraIndex>,
-    /// When the last event happened; `None` before the first.
+    /// The time of the last event; `None` before the first.
     last: Option<Nanos>,
     pub(super) report: Report,
 }
@@ -252,7 +252,7 @@ impl<W: Write> Importer<W> {
         self.put(time, cpu, kind, &[])
     }
 
-    /// The next event in order of time, from a non-scheduler tracepoint: `place` is its index among the described ones.
+    /// The next event in order of time, from a non-scheduler tracepoint: `place` is its index in the list of descriptions.
     pub(super) fn other(
         &mut self,
         time: Nanos,
@@ -349,8 +349,8 @@ impl<W: Write> Importer<W> {
         lanes.write(&ProviderSection { id: PROVIDER })?;
         lanes.write(&Initialization { ticks_per_second: 1_000_000_000 })?;
         strings::all().try_for_each(|string| lanes.write(&string))?;
-        let mut told = vec![("version", env!("CARGO_PKG_VERSION").to_owned())];
-        told.push(("source", origin.format.to_owned()));
+        let mut reported = vec![("version", env!("CARGO_PKG_VERSION").to_owned())];
+        reported.push(("source", origin.format.to_owned()));
         let known = [
             ("host", origin.host),
             ("release", origin.release),
@@ -359,9 +359,9 @@ impl<W: Write> Importer<W> {
             ("machine", origin.machine),
             ("causes", origin.causes),
         ];
-        told.extend(known.into_iter().filter_map(|(name, value)| Some((name, value?))));
+        reported.extend(known.into_iter().filter_map(|(name, value)| Some((name, value?))));
         let values: Vec<_> =
-            told.iter().map(|(name, value)| (*name, text::clean(value.as_bytes()))).collect();
+            reported.iter().map(|(name, value)| (*name, text::clean(value.as_bytes()))).collect();
         let args: Vec<Arg<'_>> =
             values
                 .iter()

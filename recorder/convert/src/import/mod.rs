@@ -34,7 +34,7 @@ const BUFFER_BYTES: usize = 256 * 1024;
 pub(super) fn import(
     input: &mut Input,
     from: Format,
-    // A trait object, so that all of this is compiled once. The input is buffered, so this costs nothing at run time.
+    // A trait object, so that all of this is compiled once. The input is buffered, so this has no cost at run time.
     output: &mut dyn Write,
     lenient: bool,
 ) -> Result<Report, ConvertError> {

@@ -32,7 +32,7 @@ const WRITERS: u32 = 0x7fff_0010;
 /// Bytes that are sorted in memory.
 const PIECE_BYTES: usize = 12 << 20;
 
-/// The rank of stacks: other items of the same time precede them.
+/// The sort rank of stacks: other items of the same time precede them.
 const STACK: u8 = 1;
 
 const NANOSECONDS: u64 = 1_000_000_000;
@@ -224,7 +224,7 @@ struct Recent(FxHashMap<u64, VecDeque<Period>>);
 impl Recent {
     fn add(&mut self, thread: u64, period: Period) {
         let known = self.0.entry(thread).or_default();
-        // The last one before a stack is at least LATE before the time at which it is looked up, or is within that time.
+        // The last sample before a stack is at least LATE before the time at which it is looked up, or is within that time.
         while known.get(1).is_some_and(|second| second.0.saturating_add(2 * LATE) < period.0) {
             known.pop_front();
         }

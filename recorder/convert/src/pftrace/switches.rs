@@ -116,7 +116,7 @@ impl Switches {
         self.put(on, event.time, (current, None), (event::MIGRATE, &body), packets)
     }
 
-    /// Events of a CPU are missing before the next one.
+    /// Events of a CPU before the next one are missing.
     pub(super) fn lost(
         &mut self,
         event: &Event<'_>,

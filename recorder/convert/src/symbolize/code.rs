@@ -90,10 +90,10 @@ impl Mapped {
 struct Memory {
     all: Vec<Mapped>,
     /// How many of them precede the current position of a pass.
-    told: usize,
+    passed: usize,
 }
 
-/// The module of an address and its offset there, if it has one, after this many mappings.
+/// The module of an address and the offset in it, if it has one, after this number of mappings.
 type Found = (usize, Option<(u16, FileOffset)>);
 
 /// The information about code in a trace.
@@ -186,7 +186,7 @@ impl Code {
     pub(super) fn follow(&mut self, provider: Option<ProviderId>, record: &Record<'_>) {
         let Record::Mapping(mapping) = record else { return };
         if let Some(memory) = self.memory.get_mut(&(provider, mapping.process)) {
-            memory.told += 1;
+            memory.passed += 1;
         }
     }
 
@@ -234,21 +234,21 @@ impl Code {
     /// The module of the process, the file that contains an address, and the address in the file.
     fn find(&mut self, process: Process, address: u64) -> Option<(u16, FileOffset)> {
         let memory = self.memory.get(&process)?;
-        let told = memory.told.min(memory.all.len());
+        let passed = memory.passed.min(memory.all.len());
         if let Some(&(when, place)) = self.found.get(&(process, address))
-            && when == told
+            && when == passed
         {
             return place;
         }
         // The last mapping in the trace applies. If a part of a recording is kept, all mappings are at its end.
-        let (before, behind) = memory.all.split_at(told);
+        let (before, behind) = memory.all.split_at(passed);
         let mut mappings = before.iter().rev().chain(behind.iter().rev());
         let place = mappings.find_map(|mapped| mapped.place(address));
         let place = place.filter(|(_, (file, _))| (*file as usize) < self.files.len());
         if self.found.len() >= MOST_FOUND {
             self.found.clear();
         }
-        self.found.insert((process, address), (told, place));
+        self.found.insert((process, address), (passed, place));
         place
     }
 
@@ -259,7 +259,7 @@ impl Code {
         mut look: impl FnMut(&Build, &[u64], &mut dyn FnMut(u64, &str)),
     ) {
         self.found = FxHashMap::default();
-        self.memory.values_mut().for_each(|memory| memory.told = 0);
+        self.memory.values_mut().for_each(|memory| memory.passed = 0);
         let (names, name_bytes) = (&mut self.names, &mut self.name_bytes);
         let mut files: Vec<&mut Known> =
             self.files.iter_mut().filter(|file| !file.addresses.is_empty()).collect();

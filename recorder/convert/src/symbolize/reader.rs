@@ -19,7 +19,7 @@ use serde::{Deserialize, Serialize};
 
 use super::code::Build;
 
-/// The maximum memory that it may have, in bytes. Symbols are read in pieces: it has 30 MiB for a browser or a compiler.
+/// The maximum memory that it may have, in bytes. Symbols are read in pieces: the limit is 30 MiB for a browser or a compiler.
 const MOST_MEMORY: u64 = 512 << 20;
 
 /// The maximum number of bytes of names in an answer: more than are kept of all files.
@@ -43,11 +43,11 @@ pub(super) struct Question<'a> {
 /// The answer.
 #[derive(Debug, Default, Serialize, Deserialize)]
 pub(super) struct Answer {
-    /// Whether there is such a file.
+    /// Whether such a file exists.
     pub(super) is_found: bool,
-    /// Whether there is one with all symbols.
+    /// Whether a file with all symbols exists.
     pub(super) has_symbols: bool,
-    /// Files with the same name as the right one, but another build id.
+    /// Files with the right name but another build id.
     pub(super) refused: Vec<String>,
     pub(super) names: Vec<(u64, String)>,
 }
@@ -62,7 +62,7 @@ impl Answer {
 /// Answers the process that has started this one until it ends.
 ///
 /// # Errors
-/// When it has ended.
+/// Returns an error when it has ended.
 pub fn serve() -> io::Result<()> {
     let mut reader = Reader::default();
     worker::serve_as(MOST_MEMORY, |question, _| (reader.answer(question), None))

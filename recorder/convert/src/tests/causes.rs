@@ -91,9 +91,9 @@ fn throttled_and_stolen_stretches_have_names_of_their_own() {
     assert_eq!(states(&json, 101), named(&expected));
     let events = events(&json);
     let stolen = events.iter().filter(|event| event["name"] == "Running, partly stolen");
-    let told: Vec<&Json> = stolen.map(|event| &event["args"]["steal_ns"]).collect();
+    let reported: Vec<&Json> = stolen.map(|event| &event["args"]["steal_ns"]).collect();
     assert_eq!(
-        told,
+        reported,
         [4000, 4000],
         "both ends have the same arguments, or viewers take them for two"
     );

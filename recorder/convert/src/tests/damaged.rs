@@ -44,7 +44,7 @@ fn damage(seed: &[u8], from: Format) {
     };
     let inner = |at: usize| at > 600 && at + 400 < seed.len();
     for at in (0..seed.len() - 8).step_by(4).filter(|at| !inner(*at) || at % 172 == 0) {
-        // Each position is overwritten with four of the numbers, its neighbours with the others.
+        // Each position is overwritten with four of the numbers, and its neighbours with the others.
         for index in (at / 4 % 3..NUMBERS.len()).step_by(3) {
             let number = NUMBERS[index];
             let width = [8, 4, 2][(at / 4 + index) % 3];

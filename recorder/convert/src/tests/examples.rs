@@ -32,7 +32,7 @@ fn meaning(field: &str, value: &Value) -> Value {
     }
 }
 
-/// Asserts that `found` has everything that `expected` has, and nothing else of its own.
+/// Asserts that `found` contains everything in `expected`, and nothing else.
 fn assert_same(found: &Value, expected: &Value) {
     let (found, expected) =
         (found.as_object().expect("an object"), expected.as_object().expect("an object"));

@@ -120,7 +120,7 @@ fn an_offset_is_better_than_the_wall_clock_and_no_time_is_below_zero() {
         merged(&[(one.clone(), None), (two.clone(), Some(50))], false).expect("merged"),
         expected(&[(100, 1, "one", 0), (200, 2, "two", 1), (300, 1, "one", 0)])
     );
-    // 250 on a clock that is 1000 ahead is 750 before the other's zero.
+    // 250 on a clock that is 1000 ahead is 750 before the zero of the other clock.
     assert_eq!(
         merged(&[(one, None), (two, Some(1_000))], false).expect("merged"),
         expected(&[(0, 2, "two", 1), (850, 1, "one", 0), (1_050, 1, "one", 0)])
@@ -130,7 +130,7 @@ fn an_offset_is_better_than_the_wall_clock_and_no_time_is_below_zero() {
 #[test]
 fn an_offset_corrects_the_wall_clocks_where_both_are_known() {
     let one = recording("one", Some(10_000), &[100, 300]);
-    // By the wall clocks, 1200 is 200 there; its wall clock was 40 ahead.
+    // By the wall clocks, 1200 is 200 in the first recording; the wall clock of the second was 40 ahead.
     let two = recording("two", Some(9_000), &[1_200]);
     let sources = |offset| [(one.clone(), None), (two.clone(), Some(offset))];
     let times = |offset, same_machine| {
@@ -362,7 +362,7 @@ fn messages_between_three_recordings_set_their_clocks_within_a_bound() {
     let how = How { sync: Some(Messages::Flows), ..How::default() };
     let mut out = Vec::new();
     let report = merge(&sources, &how, &mut out).expect("messages both ways");
-    let [second, third] = report.notes() else { panic!("{report}") };
+    let [second, third, ..] = report.notes() else { panic!("{report}") };
     // 40 forth and 100 back: the middle is 30 below the true offset, within the stated 70.
     assert!(second.contains("clock 0.000049970 s ahead"), "{second}");
     assert!(second.contains("wrong by at most 0.000000070 s: 1 message from"), "{second}");
@@ -379,6 +379,46 @@ fn messages_between_three_recordings_set_their_clocks_within_a_bound() {
     let flows = Messages::Events { send: "a".into(), receive: "b".into(), keys: vec!["c".into()] };
     let error = merge(&sources, &How { sync: Some(flows), ..how }, &mut Vec::new());
     assert!(error.expect_err("no such events").to_string().contains("both ways"));
+}
+
+#[test]
+fn the_slowest_request_is_named_with_the_commands_that_explain_it() {
+    use crate::sync::Messages;
+    let folder = tempfile::tempdir().expect("a folder");
+    // Three requests of 50, 900 and 70 ns; the server's clock is a second ahead.
+    let exchanges: [(u64, [u64; 4]); 3] = [
+        (1, [1000, 1010, 1040, 1050]),
+        (2, [2000, 2020, 2880, 2900]),
+        (3, [3000, 3010, 3060, 3070]),
+    ];
+    let write = |host: &str, ahead: u64, ends: [(&'static str, usize); 2]| {
+        let mut trace = Writer::new(recording("one", None, &[ahead + 1]));
+        let thread = (Koid(7), Koid(7));
+        let info = [("host", Value::Str(Text::Inline(host)))];
+        trace.instant(Ticks(ahead + 1), thread, "fxtrec", "trace_info", &info).expect("room");
+        for (id, times) in exchanges {
+            for (name, at) in ends {
+                let (time, args) = (Ticks(ahead + times[at]), [("id", Value::uint(id))]);
+                trace.instant(time, thread, "probe", name, &args).expect("room");
+            }
+        }
+        let path = folder.path().join(format!("{host}.fxt"));
+        std::fs::write(&path, trace.into_inner()).expect("room");
+        Source { path, offset: None }
+    };
+    let sources = [
+        write("web", 0, [("sent", 0), ("received", 3)]),
+        write("db", 1_000_000_000, [("received", 1), ("sent", 2)]),
+    ];
+    let (send, receive) = ("sent".to_owned(), "received".to_owned());
+    let sync = Some(Messages::Events { send, receive, keys: vec!["id".to_owned()] });
+    let how = How { sync, ..How::default() };
+    let report = merge(&sources, &how, &mut Vec::new()).expect("messages both ways");
+    let [_, slowest, client, server] = report.notes() else { panic!("{report}") };
+    assert_eq!(slowest, "slowest of 3 requests: id=2 took 900 ns, the median 70 ns");
+    let why = "  fxtrec why FILE --thread 7";
+    assert_eq!(*client, format!("{why}@web --from 0.000002000 --to 0.000002900"));
+    assert_eq!(*server, format!("{why}@db --from 0.000002020 --to 0.000002880"));
 }
 
 /// Ids of operations and flows, by provider: kind, name and id.

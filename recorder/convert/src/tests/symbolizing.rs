@@ -1,4 +1,4 @@
-//! Names for stacks: which frames are looked up, where names are written, and what is rejected.
+//! Names for stacks: which frames are looked up, where names are stored, and what is rejected.
 
 use fxt_reader::{Reader, Record};
 use fxt_writer::record::{Backtrace, Mapping, Module, ProcessName, UserspaceObject};

@@ -1,12 +1,12 @@
-//! The activity of each CPU apart from running threads: the time in interrupts, and when a switch was requested.
+//! Activity of each CPU outside of running threads: the time in interrupts, and when a switch was requested.
 //!
 //! Programs on interrupts (`interrupts.bpf.c`) add up times and write no records; the program on switches reports the growth since the
 //! previous switch. Each CPU has its own cache line, which no other CPU writes to, with one exception: a CPU that requests a switch of
 //! another CPU. It holds the lock of that CPU's run queue, as a switch does.
 //!
-//! Hard interrupts run with interrupts off, so their programs are never interrupted. A hard interrupt in the middle of the program on a
-//! soft one finds and leaves the same depth. Its time is missing if it occurs after the soft one was stored and before the soft one's
-//! beginning was: within these ten or so nanoseconds, time is lost rather than counted twice.
+//! Hard interrupts run with interrupts off, so their programs are never interrupted. A hard interrupt in the middle of the program for a
+//! soft one finds and restores the same depth. Its time is missing if it occurs between the store of the soft interrupt and the store of
+//! the soft interrupt's beginning: within these ten or so nanoseconds, time is lost rather than counted twice.
 
 use super::object::{Choice, Given, Object, ObjectError, Programs};
 use super::programs::Program;
@@ -41,7 +41,7 @@ pub(super) const HANDLERS: [&str; 13] = [
 /// tracepoints for the first two. The ends are attached first; otherwise an interrupt that has already begun would never end.
 ///
 /// # Errors
-/// [`ObjectError`].
+/// Returns [`ObjectError`].
 pub fn on_interrupts(
     types: &Types,
     object: &Object,
@@ -87,7 +87,7 @@ pub fn on_interrupts(
 /// second, 6.18 has both).
 ///
 /// # Errors
-/// [`ObjectError::Missing`].
+/// Returns [`ObjectError::Missing`].
 pub fn on_requests(types: &Types, programs: &Programs) -> Result<Vec<Program>, ObjectError> {
     let tracepoints =
         [types.tracepoint("sched_set_need_resched_tp"), types.tracepoint("sched_exit_tp")];

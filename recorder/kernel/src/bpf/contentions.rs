@@ -2,8 +2,8 @@
 //! program on switches.
 //!
 //! A thread that finds a mutex or a semaphore held by another reports it once, and may then sleep, be preempted and move several times
-//! before it gets the lock. Its entry is found by the lower bits of its id; if two threads that share an entry wait at the same time, the
-//! later one is reported. An entry contains the thread's id, so it is never attributed to the other one.
+//! before it gets the lock. Its entry is indexed by the lower bits of its id; if two threads that share an entry wait at the same time, the
+//! later wait is reported. An entry contains the thread's id, so it is never attributed to the other thread.
 
 use super::object::{ObjectError, Programs};
 use super::programs::Program;
@@ -26,7 +26,7 @@ pub mod flag {
 /// The programs; none before Linux 5.19. The end is attached first, so that a wait that has already begun does not seem endless.
 ///
 /// # Errors
-/// [`ObjectError::Missing`].
+/// Returns [`ObjectError::Missing`].
 pub fn programs(types: &Types, programs: &Programs) -> Result<Vec<Program>, ObjectError> {
     let tracepoints = [types.tracepoint("contention_begin"), types.tracepoint("contention_end")];
     let [Ok(begin), Ok(end)] = tracepoints else { return Ok(Vec::new()) };

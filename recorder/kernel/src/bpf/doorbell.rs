@@ -1,7 +1,7 @@
 //! The doorbell with which the programs wake the reader when a lane fills faster than it is read.
 //!
 //! Array maps cannot be polled, so there is also the smallest possible BPF ring buffer: a program adds eight bytes and lets the kernel wake
-//! the polling thread. The contents do not matter.
+//! the polling thread. The contents are irrelevant.
 
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd};

@@ -13,7 +13,8 @@ use super::object::{self, Given, Object, ObjectError};
 use super::origins;
 use super::packets;
 use super::programs::{
-    self, Accounts, Loaded, Objects, Origins, Program, Scope, Setting, Way, knows_registers,
+    self, Accounts, Loaded, Objects, Origins, Program, ReportOptions, Scope, Setting,
+    knows_registers,
 };
 use super::requests;
 use super::scope::{ScopeBy, ScopeMap};
@@ -39,7 +40,7 @@ const WAITS_BYTES: usize = 64 * 1024 * 8;
 /// Lanes are not made smaller than this when the kernel refuses memory, in bytes.
 const MIN_LANE_BYTES: usize = 128 * 1024;
 
-/// Why BPF programs are not available.
+/// The reason why BPF programs are not available.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum BpfError {
@@ -168,8 +169,8 @@ pub struct ReportedFacts {
     pub disk_requests: bool,
 }
 
-impl Way {
-    const LEAST: Way = Way {
+impl ReportOptions {
+    const LEAST: ReportOptions = ReportOptions {
         interrupts: InterruptCount::Unknown,
         steal: false,
         throttles: false,
@@ -178,8 +179,8 @@ impl Way {
     };
 
     /// The ways to try, the best first. The last of them is the least demanding.
-    fn all(types: &Types, files: &dyn Sys, wanted: &Wanted<'_>) -> Vec<Way> {
-        let least = Way::LEAST;
+    fn all(types: &Types, files: &dyn Sys, wanted: &Wanted<'_>) -> Vec<ReportOptions> {
+        let least = ReportOptions::LEAST;
         let mut ways = vec![least];
         if !wanted.plain {
             let queues = types.has("leads_to_run_queue");
@@ -188,16 +189,23 @@ impl Way {
             let throttles = queues && types.has("counts_throttling") && sees_queues;
             let syscalls = knows_registers();
             ways = vec![
-                Way { steal, throttles, syscalls, futexes: wanted.locks && syscalls, ..least },
-                Way { steal, throttles, syscalls, ..least },
-                Way { steal, throttles, ..least },
-                Way { steal, ..least },
+                ReportOptions {
+                    steal,
+                    throttles,
+                    syscalls,
+                    futexes: wanted.locks && syscalls,
+                    ..least
+                },
+                ReportOptions { steal, throttles, syscalls, ..least },
+                ReportOptions { steal, throttles, ..least },
+                ReportOptions { steal, ..least },
                 least,
             ];
             ways.dedup();
         }
         let interrupts = InterruptCount::candidates(types, files);
-        let with = |way| interrupts.iter().map(move |&interrupts| Way { interrupts, ..way });
+        let with =
+            |way| interrupts.iter().map(move |&interrupts| ReportOptions { interrupts, ..way });
         ways.into_iter().flat_map(with).collect()
     }
 }
@@ -215,7 +223,7 @@ impl BpfEvents {
     /// Loads the programs, and creates the lanes of all CPUs. Nothing runs yet.
     ///
     /// # Errors
-    /// [`BpfError`], at the first call that the kernel refuses.
+    /// Returns [`BpfError`], at the first call that the kernel refuses.
     pub fn open(
         files: &dyn Sys,
         sys: Box<dyn BpfSys + Send>,
@@ -352,15 +360,15 @@ impl BpfEvents {
             };
             Ok((way, (programs, of_calls, of_packets, requests)))
         };
-        let ways = Way::all(types, files, wanted);
-        let noting = wanted
-            .notes
-            .map(|notes| first_loaded(ways.clone(), Way::LEAST, |way| load_with(way, Some(notes))));
+        let ways = ReportOptions::all(types, files, wanted);
+        let noting = wanted.notes.map(|notes| {
+            first_loaded(ways.clone(), ReportOptions::LEAST, |way| load_with(way, Some(notes)))
+        });
         let notes = matches!(noting, Some(Ok(_)));
         let (way, (programs, calls, packets, requests)) = match noting {
             // Otherwise, stacks have a separate program.
             None | Some(Err(BpfError::Load { .. })) => {
-                first_loaded(ways, Way::LEAST, |way| load_with(way, None))?
+                first_loaded(ways, ReportOptions::LEAST, |way| load_with(way, None))?
             }
             Some(loaded) => loaded?,
         };
@@ -407,7 +415,7 @@ impl BpfEvents {
     /// A lane of system calls for a CPU that came online later.
     ///
     /// # Errors
-    /// [`BpfError::Map`].
+    /// Returns [`BpfError::Map`].
     pub fn add_call_lane(&self, cpu: Cpu) -> Result<Option<Lane>, BpfError> {
         let Some(calls) = &self.calls else { return Ok(None) };
         let lane = Lane::new(&*self.sys, self.shape).map_err(map_error("a CPU"))?;
@@ -423,7 +431,7 @@ impl BpfEvents {
     /// A lane for a CPU that came online later.
     ///
     /// # Errors
-    /// [`BpfError::Map`].
+    /// Returns [`BpfError::Map`].
     pub fn add(&self, cpu: Cpu) -> Result<Lane, BpfError> {
         let lane = Lane::new(&*self.sys, self.shape).map_err(map_error("a CPU"))?;
         self.give(&[(cpu.0, lane.map())])?;
@@ -433,7 +441,7 @@ impl BpfEvents {
     /// Starts the programs.
     ///
     /// # Errors
-    /// [`BpfError::Attach`]; programs that were already attached keep running.
+    /// Returns [`BpfError::Attach`]; programs that were already attached keep running.
     pub fn attach(&mut self) -> Result<(), BpfError> {
         // A thread that makes a system call has been switched in before.
         let of_calls = self.calls.iter().flat_map(|calls| &calls.programs);
@@ -488,7 +496,7 @@ impl BpfEvents {
         self.doorbell.fd()
     }
 
-    /// To be called after the wait, before the lanes are read.
+    /// Call this after the wait, before the lanes are read.
     pub fn answer(&self) {
         self.doorbell.answer();
     }
@@ -538,7 +546,8 @@ fn make_lanes(
     }
 }
 
-/// Loads in the first of several ways that the kernel accepts; if none works, returns the error of the least demanding one.
+/// Loads the programs in the first of several ways that the kernel accepts; if the kernel accepts none, returns the error of the least
+/// demanding way.
 pub(super) fn first_loaded<W, T>(
     ways: Vec<W>,
     least: W,
@@ -570,7 +579,7 @@ fn load_all(
     Ok(loaded)
 }
 
-/// Loads all of them; returns none if the kernel does not support them.
+/// Loads all of them; returns no programs if the kernel does not support them.
 ///
 /// # Errors
 /// Errors caused by a lack of resources, which are not about the programs.

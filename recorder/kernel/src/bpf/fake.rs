@@ -69,8 +69,8 @@ impl LaneEnd {
     fn word(&self, at: i16) -> &AtomicU64 {
         let at = at as usize;
         assert!(at.is_multiple_of(8) && at + 8 <= self.mapping.len());
-        // SAFETY: the assertion keeps the aligned word inside of the mapping, which lives as long as self. Both ends access these words
-        // only as a whole.
+        // SAFETY: the assertion ensures that the aligned word is inside the mapping, which lives as long as self. Both ends access these
+        // words only as a whole.
         unsafe { AtomicU64::from_ptr(self.mapping.base().add(at).cast()) }
     }
 

@@ -1,9 +1,9 @@
 //! The cgroups whose threads the programs report, if not all: two sets of cgroup ids.
 //!
-//! A program looks up a thread's cgroup at each event, so a thread that is moved into or out of a cgroup is in scope, or out of it, at
-//! once. User space fills the sets ([`GroupScope::include`]). If a cgroup is created below one of the second set, a program on
-//! `cgroup_mkdir` adds it to both sets before it becomes visible; for every other new cgroup, the program only rings the bell, so that user
-//! space checks its path.
+//! A program looks up a thread's cgroup at each event, so a thread that moves into or out of a cgroup enters or leaves the scope at once.
+//! User space fills the sets ([`GroupScope::include`]). If a cgroup is created below one in the second set, a program on `cgroup_mkdir`
+//! adds it to both sets before it becomes visible; for every other new cgroup, the program only rings the doorbell, so that user space
+//! checks the path.
 //!
 //! ```text
 //!   the map's value     members   numbers of cgroups in scope, each within PROBES of the place that its hash says; 0 for none
@@ -122,7 +122,7 @@ impl GroupScope {
         self.0.word(at::MADE).load(Ordering::Acquire)
     }
 
-    /// Number of cgroups for which there was no room.
+    /// Number of cgroups for which there was no space.
     pub fn left_out(&self) -> u64 {
         self.0.word(at::FULL).load(Ordering::Relaxed)
     }

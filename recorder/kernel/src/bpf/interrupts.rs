@@ -1,15 +1,15 @@
 //! How a program finds out whether it runs in an interrupt.
 //!
-//! The current task is the waker of a thread only if no interrupt wakes it. The kernel counts nested interrupts at a place that differs
-//! between machines, and not every kernel gives programs direct access to it. So there are several ways; the first one that the kernel
-//! accepts is used.
+//! The current task is the waker of a thread only if no interrupt wakes it. The kernel counts nested interrupts in a place that differs
+//! between machines, and not every kernel gives programs direct access to it. So there are several ways to read it; the first one that the
+//! kernel accepts is used.
 
 use std::path::Path;
 
 use super::types::Types;
 use crate::sys::Sys;
 
-/// Where the kernel keeps its count of nested interrupts. Offsets are in bytes.
+/// Where the kernel stores its count of nested interrupts. Offsets are in bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum InterruptCount {
     /// In a per-CPU variable (x86). The kernel must know the variable's address by name, which it does not without `CONFIG_KALLSYMS_ALL`.
@@ -25,7 +25,7 @@ pub enum InterruptCount {
     },
     /// In the current task (arm64 and others).
     OfTask,
-    /// Not known. In that case no task is named as a waker, rather than a wrong one.
+    /// Not known. In that case no task is named as a waker, because it might be the wrong one.
     Unknown,
 }
 

@@ -7,7 +7,7 @@
 //!   36864    records, a power of two of them
 //! ```
 //!
-//! A record has 24 bytes, and one of seventeen kinds; three of these are wake-ups:
+//! A record has 24 bytes and one of seventeen kinds; three of these are wake-ups:
 //!
 //! ```text
 //!   byte    0        8             12            16    18    20      21      22      23
@@ -28,20 +28,20 @@
 //!   occupant time    tid           CPU           -           kind    -       prio    -
 //! ```
 //!
-//! The CPU is that of the lane. The lower 16 bits of a state are kept; they include all reported states. System call numbers are far below
-//! this. Priorities are truncated to a byte: they are between -1, for deadline tasks, and 139. The upper byte of a wake-up's target CPU is
-//! the upper byte of the waker, whose id has only 22 bits. A name precedes the first record of its lane that mentions the thread, and is
-//! repeated after the thread was renamed. Facts about a slice precede the switch that ends it, and so does the quota that keeps its thread
-//! from running; most slices have no such facts. With `--locks`, the futex on which its thread blocks, and the kernel lock that it waits
-//! for, do as well. The cause of an interrupt precedes its wake-up.
+//! The CPU is that of the lane. Only the lower 16 bits of a state are stored; they contain all reported states. System call numbers are far
+//! below this. Priorities are truncated to a byte: they are between -1, for deadline tasks, and 139. The upper byte of a wake-up's target
+//! CPU is the upper byte of the waker, whose id has only 22 bits. A name precedes the first record of its lane that mentions the thread,
+//! and is repeated after the thread was renamed. Facts about a slice precede the switch that ends it, as does the quota that keeps its
+//! thread from running; most slices have no such facts. With `--locks`, the futex on which its thread blocks, and the kernel lock that it
+//! waits for, do as well. The cause of an interrupt precedes its wake-up.
 //!
 //! Head and tail count records and never decrease. The tracepoints fire with preemption off, so a CPU is never in two programs at once,
 //! with one exception: a thread that wakes itself does so with interrupts on, and an interrupt may wake another thread at that time. `busy`
 //! shows this to the second program, which then does not use the ring and increments `nested`. It is stored before the clock is read, so a
-//! reader that finds it clear knows that nothing older than its read can be added after the head. So no lock is needed, and no atomic
-//! operation except to publish the head, on machines that reorder stores.
+//! reader that finds it clear knows that no event older than the reader's own clock reading can be added after the head. So no lock is
+//! needed, and no atomic operation except to publish the head, on machines that reorder stores.
 //!
-//! The programs are attached and detached one after the other, which takes milliseconds each. Between the first and the last one there are
+//! The programs are attached and detached one after the other, which takes milliseconds each. Between the first and the last one, there are
 //! switches without the wake-ups that caused them. So a lane is closed at first, and again before the programs are detached, by a special
 //! value in `busy`: a program that finds it returns without counting anything.
 
@@ -84,7 +84,7 @@ pub const NAMES: usize = 1024;
 /// Size of a remembered name: tid in eight bytes, name in sixteen, eight unused.
 pub const NAME_BYTES: usize = 32;
 
-/// Room that is kept free: an event may add nine more records. A switch adds a loss, a name, two for the slice, one for each side that is
+/// Space that is kept free: an event may add nine more records. A switch adds a loss, a name, two for the slice, one for each side that is
 /// throttled, a futex and a kernel lock; a wake-up a loss, two names, an occupant, a throttled queue, and four for its origin.
 pub const SPARE: usize = 10;
 
@@ -124,7 +124,7 @@ impl LaneShape {
     }
 }
 
-/// One CPU's lane, from its reader's point of view.
+/// One CPU's lane, as its reader sees it.
 #[derive(Debug)]
 pub struct Lane {
     memory: Memory,
@@ -137,7 +137,7 @@ pub struct Lane {
 pub struct LaneCounts {
     /// Events by kind: switches, wake-ups, first wake-ups, wakings, moves.
     pub fired: [u64; COUNTED],
-    /// Events that found no room.
+    /// Events for which there was no space.
     pub lost: u64,
     /// Lost events that a record has reported.
     pub told: u64,
@@ -184,8 +184,8 @@ impl Lane {
         self.memory.fd()
     }
 
-    /// Programs and reader access these words only as a whole. Each word is written by only one of the two sides, except BELL, where it
-    /// does not matter which write wins, and BUSY, see `close`.
+    /// Programs and reader access these words only as a whole. Each word is written by only one of the two sides, except BELL, where either
+    /// write is acceptable, and BUSY, see `close`.
     fn word(&self, at: i16) -> &AtomicU64 {
         self.memory.word(at as usize)
     }
@@ -197,7 +197,7 @@ impl Lane {
         self.word(at::BUSY).load(Ordering::Acquire) != 1
     }
 
-    /// Moves up to `room` unread records to `to`, and returns their room to the programs. Returns whether these were all records.
+    /// Moves up to `room` unread records to `to`, and returns their space to the programs. Returns whether these were all records.
     pub fn take(&mut self, room: usize, to: &mut VecDeque<RawRecord>) -> bool {
         // Acquire: the records below the head were written before it was.
         let head = self.word(at::HEAD).load(Ordering::Acquire);
@@ -227,7 +227,7 @@ impl Lane {
         head.wrapping_sub(self.tail) >= (self.shape.records / BELL_PART) as u64
     }
 
-    /// Returns the room of everything read so far to the programs.
+    /// Returns the space of everything read so far to the programs.
     fn release(&mut self) {
         // Release: the records have been read before the programs may write there again.
         self.word(at::TAIL).store(self.tail, Ordering::Release);
@@ -252,7 +252,7 @@ impl Lane {
 
 pub const RECORD_BYTES: usize = 24;
 
-/// A record as it lies in the lane, for [`Record::parse`].
+/// A record as it is stored in the lane, for [`Record::parse`].
 pub type RawRecord = [u8; RECORD_BYTES];
 
 /// Offsets of a record's parts, in bytes from its beginning.
@@ -311,7 +311,7 @@ pub enum RecordKind {
     /// `sched_wakeup_new`. Second flag: the new thread belongs to the process of the current thread, which created it.
     WakeupNew = 3,
     Waking = 4,
-    /// Records before this one found no room.
+    /// Records before this one were lost because the lane was full.
     Lost = 5,
     /// The name of a thread.
     Name = 6,
@@ -400,9 +400,9 @@ pub enum Record {
         /// For a first wake-up: whether the thread belongs to the process of the current thread.
         same_process: bool,
     },
-    /// Records found no room.
+    /// Records were lost because the lane was full.
     Lost {
-        /// The time from which there was room again.
+        /// The time from which there was space again.
         time: Nanos,
         count: u64,
     },
@@ -431,7 +431,7 @@ pub enum Record {
         own: u32,
         /// Whether it is currently throttled; otherwise it was throttled earlier.
         now: bool,
-        /// Whether waits of all threads are reported, and not only of those that are switched out by throttling.
+        /// Whether waits of all threads are reported, and not only waits of threads that are switched out by throttling.
         of_queues: bool,
     },
     /// A thread is switched in or moved: how long its queue was throttled so far.

@@ -11,10 +11,10 @@
 //!
 //! The programs are compiled from C (`recorder/kernel/bpf`), and prepared for the running kernel by [`object`], according to the kernel's
 //! description of its types ([`types`], [`interrupts`]). [`programs`] assembles those that record. A [`lane`] is a ring in an array map
-//! that both sides map; neither a lock nor a helper call is needed to write a record, and no thread is woken for one. The [`doorbell`] is
-//! for bursts, so that the reader may otherwise sleep for a long time. With a narrow scope, a [`scope`] gives the programs the threads to
-//! record, or [`groups`] the cgroups. Separate programs record where threads block ([`stacks`]), and count figures without records
-//! ([`counts`]). Hits of user probes are written to perf's rings ([`probes`]).
+//! that both sides map; writing a record needs neither a lock nor a helper call, and wakes no thread. The [`doorbell`] is for bursts, so
+//! that the reader may otherwise sleep for a long time. With a narrow scope, a [`scope`] gives the programs the threads to record, or
+//! [`groups`] the cgroups. Separate programs record where threads block ([`stacks`]), and count figures without records ([`counts`]). Hits
+//! of user probes are written to perf's rings ([`probes`]).
 //!
 //! Every call that the kernel could refuse goes through [`sys::BpfSys`].
 

@@ -8,10 +8,10 @@
 //! `aya-obj` reads the object and relocates it. The neighbouring modules create and share the maps, so an object only names them. The
 //! remaining steps are done here:
 //!
-//! - A choice is a variable that a program only reads. The load becomes the constant, so the kernel's verifier removes code that is
-//!   disabled, and nothing is loaded from memory when the program runs.
+//! - A choice is a variable that a program only reads. The load becomes a constant, so the kernel's verifier removes disabled code, and the
+//!   program loads nothing from memory for it at run time.
 //! - A map that is memory becomes the address of its value.
-//! - Functions and variables of the kernel that have no fixed number are marked by numbers that have no other meaning
+//! - Functions, variables and types of the kernel that have no fixed number are marked by numbers that have no other meaning
 //!   ([`Extern`]).
 
 use std::collections::{HashMap, HashSet};
@@ -24,7 +24,7 @@ use super::programs::Program;
 use super::sys::{Insn, On};
 use super::types::{TypeId, Types};
 
-/// Why a compiled program cannot be used.
+/// The reason why a compiled program cannot be used.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum ObjectError {
@@ -63,7 +63,7 @@ macro_rules! compiled {
             name: $name,
             #[cfg(target_arch = "x86_64")]
             bytes: &Aligned(*include_bytes!(concat!("../../bpf/objects/x86_64/", $name, ".o"))),
-            // On other machines, the registers of programs at that place are unknown, and stores would need explicit ordering.
+            // On other machines, the registers of programs at that point are unknown, and stores would need explicit ordering.
             #[cfg(not(target_arch = "x86_64"))]
             bytes: &Aligned(*include_bytes!(concat!("../../bpf/objects/aarch64/", $name, ".o"))),
         }
@@ -96,11 +96,11 @@ pub static INTERRUPTS: Compiled = compiled!("interrupts");
 /// A variable that a program only reads, and its value.
 pub type Choice = (&'static str, u64);
 
-/// The kernel functions and variables without a fixed number that a program uses, by the number of their type.
+/// The kernel functions, variables and types without a fixed number that a program uses, by the number of their type.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Extern {
-    /// `bpf_rdonly_cast`.
-    Cast(TypeId),
+    /// `bpf_rdonly_cast`, and the structure to which programs cast.
+    Cast { function: TypeId, task: TypeId },
     /// The variable in which x86 counts interrupts.
     Variable(TypeId),
 }
@@ -132,18 +132,20 @@ impl Object {
     /// Reads the object, and puts the places of fields into it.
     ///
     /// # Errors
-    /// [`ObjectError`].
+    /// Returns [`ObjectError`].
     pub fn new(compiled: &Compiled, types: &Types) -> Result<Object, ObjectError> {
         let mut object = Object::without_fields(compiled)?;
-        let relocated = object.inner.relocate_btf(&types.btf);
-        relocated.map_err(|error| ObjectError::Fields { object: object.name, error })?;
+        if let Some(own) = &object.inner.btf {
+            let relocated = object.inner.relocate_btf(&types.part(own)?);
+            relocated.map_err(|error| ObjectError::Fields { object: object.name, error })?;
+        }
         Ok(object)
     }
 
     /// Reads an object that uses no fields of the kernel.
     ///
     /// # Errors
-    /// [`ObjectError::Parse`].
+    /// Returns [`ObjectError::Parse`].
     pub fn without_fields(compiled: &Compiled) -> Result<Object, ObjectError> {
         let name = compiled.name;
         let inner = aya_obj::Object::parse(&compiled.bytes.0);
@@ -151,7 +153,7 @@ impl Object {
         Ok(Object { name, inner })
     }
 
-    /// The numbers that its functions return (they do nothing else), without those for which this kernel has no number.
+    /// The numbers that its functions return (the functions do nothing else), without those for which this kernel has no number.
     pub fn numbers(&self) -> HashMap<String, i32> {
         let number = |(name, program): (&String, &aya_obj::Program)| {
             let function = self.inner.functions.get(&program.function_key())?;
@@ -165,7 +167,7 @@ impl Object {
     /// uses them.
     ///
     /// # Errors
-    /// [`ObjectError`], if the object has no such parameter, or has a map that is not given.
+    /// Returns [`ObjectError`], if the object has no such parameter, or has a map that is not given.
     pub fn with(
         &self,
         choices: &[Choice],
@@ -231,6 +233,7 @@ const BY_TYPE: u8 = 2;
 /// Used by programs in place of [`Extern`], as in `fxtrec.h`.
 const CAST_MARK: i32 = 0x10001;
 const VARIABLE_MARK: i32 = 0x10002;
+const TASK_MARK: i32 = 0x10003;
 
 /// The instructions of a program whose maps are descriptors; `None` if a parameter is not loaded in the expected way.
 fn finish(
@@ -240,12 +243,12 @@ fn finish(
     externs: &[Extern],
 ) -> Option<Vec<Insn>> {
     let cast = externs.iter().find_map(|known| match *known {
-        Extern::Cast(id) => Some(id.cast_signed()),
+        Extern::Cast { function, task } => Some((function.cast_signed(), task.cast_signed())),
         Extern::Variable(_) => None,
     });
     let variable = externs.iter().find_map(|known| match *known {
         Extern::Variable(id) => Some(id.cast_signed()),
-        Extern::Cast(_) => None,
+        Extern::Cast { .. } => None,
     });
     let insn = |it: &bpf_insn| Insn::new(it.code, it.dst_reg(), it.src_reg(), it.off, it.imm);
     // The kernel removes jumps to the next instruction.
@@ -277,8 +280,14 @@ fn finish(
             if let Some(id) = variable {
                 finished[at] = Insn::new(LOAD_WIDE, target, OF_TYPE, 0, id);
             }
-        } else if let (CALL, 0, CAST_MARK, Some(id)) = (load.code, load.src_reg(), load.imm, cast) {
-            finished[at] = Insn::new(CALL, 0, BY_TYPE, 0, id);
+        } else if let Some((function, task)) = cast {
+            match (load.code, load.src_reg(), load.imm) {
+                (CALL, 0, CAST_MARK) => finished[at] = Insn::new(CALL, 0, BY_TYPE, 0, function),
+                (LOAD_WIDE, 0, TASK_MARK) => {
+                    finished[at] = Insn::new(LOAD_WIDE, target, 0, 0, task)
+                }
+                _ => {}
+            }
         }
         at += if load.code == LOAD_WIDE { 2 } else { 1 };
     }
@@ -297,7 +306,7 @@ impl Programs {
     /// The program with this name, for a tracepoint.
     ///
     /// # Errors
-    /// [`ObjectError::Missing`].
+    /// Returns [`ObjectError::Missing`].
     pub fn on(&self, name: &'static str, tracepoint: u32) -> Result<Program, ObjectError> {
         self.get(name, On::Tracepoint(tracepoint))
     }
@@ -305,7 +314,7 @@ impl Programs {
     /// The program with this name, and its attach point.
     ///
     /// # Errors
-    /// [`ObjectError::Missing`].
+    /// Returns [`ObjectError::Missing`].
     pub fn get(&self, name: &'static str, on: On) -> Result<Program, ObjectError> {
         let insns = self.programs.get(name).cloned();
         let insns = insns.ok_or_else(|| ObjectError::Missing {
@@ -322,7 +331,7 @@ mod tests {
     use std::mem::offset_of;
     use std::os::fd::AsFd;
 
-    use aya_obj::btf::BtfKind;
+    use aya_obj::btf::{Btf, BtfKind};
 
     use super::*;
     use crate::bpf::stacks::{AHEAD_BYTES, Head, KERNEL_FRAMES, Python, Registers, Shared};
@@ -617,7 +626,7 @@ mod tests {
             ("buckets", at(offset_of!(Counted, buckets))),
         ];
         assert_places(&COUNTS, "histogram", size_of::<Counted>(), &of_histogram);
-        use probes::{Hit, RawValue, Way};
+        use probes::{FetchPlan, Hit, RawValue};
         let of_hit = [
             ("common", at(offset_of!(Hit, common))),
             ("tid", at(offset_of!(Hit, tid))),
@@ -626,11 +635,11 @@ mod tests {
         ];
         assert_places(&PROBES, "hit", size_of::<Hit>(), &of_hit);
         let of_way = [
-            ("count", at(offset_of!(Way, count))),
-            ("user_stack", at(offset_of!(Way, user_stack))),
-            ("values", at(offset_of!(Way, values))),
+            ("count", at(offset_of!(FetchPlan, count))),
+            ("user_stack", at(offset_of!(FetchPlan, user_stack))),
+            ("values", at(offset_of!(FetchPlan, values))),
         ];
-        assert_places(&PROBES, "way", size_of::<Way>(), &of_way);
+        assert_places(&PROBES, "way", size_of::<FetchPlan>(), &of_way);
         let of_value = [
             ("is_register", at(offset_of!(RawValue, is_register))),
             ("what", at(offset_of!(RawValue, what))),
@@ -645,7 +654,7 @@ mod tests {
             eprintln!("skipped: the kernel does not describe its types");
             return;
         };
-        let types = Types::parse(&bytes).expect("it is the kernel's");
+        let types = Types::parse(bytes).expect("it is the kernel's");
         let file = File::open("/dev/null").expect("it is everywhere");
         let maps = [
             "accounts",
@@ -690,6 +699,44 @@ mod tests {
         }
     }
 
+    #[test]
+    fn fields_are_found_in_the_part_of_the_types_that_an_object_needs_as_in_all_of_them() {
+        let Ok(bytes) = std::fs::read(BTF_PATH) else {
+            eprintln!("skipped: the kernel does not describe its types");
+            return;
+        };
+        let all = Btf::parse(&bytes, Default::default()).expect("it is the kernel's");
+        let types = Types::parse(bytes).expect("it is the kernel's");
+        let insns = |object: &aya_obj::Object| -> Vec<_> {
+            let functions = object.functions.values().flat_map(|it| &it.instructions);
+            functions.map(|it| (it.code, it.dst_reg(), it.src_reg(), it.off, it.imm)).collect()
+        };
+        for compiled in [
+            &CALLS,
+            &CONTENTION,
+            &COUNTS,
+            &EVENTS,
+            &FACTS,
+            &INTERRUPTS,
+            &PACKETS,
+            &PROBES,
+            &REQUESTS,
+            &SCOPE,
+            &STACKS,
+        ] {
+            let by_part = Object::new(compiled, &types).expect(compiled.name).inner;
+            let mut by_all = read(compiled);
+            let own = insns(&by_all);
+            by_all.relocate_btf(&all).expect(compiled.name);
+            let (part, all) = (insns(&by_part), insns(&by_all));
+            let differ: Vec<_> =
+                part.iter().zip(&all).enumerate().filter(|(_, (a, b))| a != b).collect();
+            assert_eq!(differ, [], "{}", compiled.name);
+            let uses_fields = ![CONTENTION.name, PROBES.name].contains(&compiled.name);
+            assert_eq!(insns(&by_part) != own, uses_fields, "{}", compiled.name);
+        }
+    }
+
     fn of(compiled: &Compiled, name: &str) -> (aya_obj::Object, Vec<bpf_insn>) {
         let object = read(compiled);
         let key = object.programs[name].function_key();
@@ -729,7 +776,7 @@ mod tests {
     #[test]
     fn an_unknown_choice_and_a_map_that_is_not_given_are_named() {
         let Ok(bytes) = std::fs::read(BTF_PATH) else { return };
-        let types = Types::parse(&bytes).expect("it is the kernel's");
+        let types = Types::parse(bytes).expect("it is the kernel's");
         let object = Object::new(&CONTENTION, &types).expect("it uses no field");
         let error = object.with(&[], &[], &[]).expect_err("no map");
         assert!(error.to_string().contains("'contentions'"), "{error}");

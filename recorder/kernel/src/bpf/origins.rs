@@ -1,8 +1,8 @@
 //! The causes of interrupts that end a sleep.
 //!
 //! Programs on interrupts and timers (`interrupts.bpf.c`) store the current event in per-CPU memory. The program on wake-ups reports that
-//! note for threads woken in the meantime. It reads the note only if the kernel shows that an interrupt runs, so it costs nothing when a
-//! thread wakes another one.
+//! note for threads woken in the meantime. It reads the note only if the kernel shows that an interrupt is running, so a wake-up by a
+//! thread has no additional cost.
 //!
 //! ```text
 //!   CPU 0   irq_handler_entry virtio0 ---- sched_waking A ---- irq_handler_exit      A is woken by the device
@@ -27,21 +27,21 @@ pub const MOST_BYTES: usize = 60;
 /// The cause of an interrupt that wakes a thread.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Origin {
-    /// A timer that is due at a nanosecond: a sleep, the timeout of a system call, a timer of a program.
+    /// A timer with nanosecond resolution: a sleep, the timeout of a system call, a timer of a program.
     HrTimer { function: u64 },
-    /// A timer of the kernel that is due at a tick.
+    /// A timer of the kernel with tick resolution.
     Timer { function: u64 },
     /// An interrupt of a device, and the beginning of its name.
     Device { irq: u32, name: Bytes<MOST_NAME_BYTES> },
-    /// Work that interrupts defer; nothing else is known about it.
+    /// Work that interrupts defer, of unknown origin.
     Softirq(u32),
     /// A packet of a thread on this host, and when the thread sent it.
     Sent { sender: Tid, at: Nanos },
-    /// A packet that is not known to be from a thread of this host.
+    /// A packet whose sender is not known to be a thread of this host.
     Packet(Option<Ends>),
-    /// A disk request that is done.
+    /// A disk request that has completed.
     Request(Request),
-    /// An interrupt that is not from a device: one of those with a separate tracepoint.
+    /// An interrupt that is not from a device: an interrupt with a separate tracepoint.
     Vector(u32),
 }
 

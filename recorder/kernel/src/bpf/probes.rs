@@ -7,7 +7,7 @@
 //! ```
 //!
 //! The kernel removes perf's own probes, and events defined in tracefs, one after the other, and each time waits for all CPUs; for perf's
-//! own, once more for each CPU. For a link it waits once. Nothing can be left behind, because a link ends with its descriptor.
+//! own, once more for each CPU. For a link it waits once. No probe can be left behind, because a link ends with its descriptor.
 //!
 //! A program reads only registers and constants. Memory of a process may be on disk, and a program of this kind must not wait for it; the
 //! kernel's own probes may.
@@ -47,7 +47,7 @@ pub const NUMBER_AT: u16 = offset_of!(Hit, cookie) as u16;
 /// The task of the program at a location, as in `probes.bpf.c`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 #[repr(C)]
-pub(super) struct Way {
+pub(super) struct FetchPlan {
     pub(super) count: u32,
     pub(super) user_stack: u32,
     pub(super) values: [RawValue; VALUES],
@@ -120,9 +120,9 @@ pub struct Probe {
     pub values: Vec<Value>,
 }
 
-/// The field of a sample for the value at this index, with this many bytes; `None` if samples have no room for it.
+/// The field of a sample for the value at this index, with this number of bytes; `None` if samples have no space for it.
 pub fn field(name: &str, index: usize, bytes: usize) -> Option<Field> {
-    // Values have 64 bits, of which the lower ones count.
+    // Values have 64 bits, of which the lower ones are used.
     let skipped = if cfg!(target_endian = "big") { 8_usize.checked_sub(bytes)? } else { 0 };
     (index < VALUES).then(|| Field {
         name: name.to_owned(),
@@ -138,7 +138,7 @@ pub fn field(name: &str, index: usize, bytes: usize) -> Option<Field> {
 /// The map in which the program finds the perf event of its CPU. `possible` is the number of possible CPUs.
 ///
 /// # Errors
-/// [`BpfError::Map`].
+/// Returns [`BpfError::Map`].
 pub fn output(sys: &dyn BpfSys, possible: usize) -> Result<Arc<OwnedFd>, BpfError> {
     let map = sys.map_create(&MapSpec {
         kind: MapKind::PerfEventArray,
@@ -159,19 +159,19 @@ pub struct Links {
 
 impl Links {
     /// Attaches the program to all locations. It writes to `outputs`; samples with a stack pointer are written to the second one. Nothing
-    /// is written while a CPU has no enabled event there.
+    /// is written while a CPU has no enabled event in that map.
     ///
     /// # Errors
-    /// [`BpfError`] of the first call that the kernel refuses; nothing stays attached then.
+    /// Returns [`BpfError`] of the first call that the kernel refuses; nothing stays attached then.
     pub fn open(
         sys: &dyn BpfSys,
         probes: &[Probe],
         outputs: [Option<BorrowedFd<'_>>; 2],
     ) -> Result<Links, BpfError> {
-        let mut ways: Vec<Way> = probes.iter().map(Way::of).collect();
-        ways.sort_unstable();
-        ways.dedup();
-        let map = map_of(sys, &ways)?;
+        let mut plans: Vec<FetchPlan> = probes.iter().map(FetchPlan::of).collect();
+        plans.sort_unstable();
+        plans.dedup();
+        let map = map_of(sys, &plans)?;
         // No way uses an output that does not exist.
         let output = |wanted: usize| outputs[wanted].or(outputs[1 - wanted]).unwrap_or(map.as_fd());
         let maps = [
@@ -179,14 +179,14 @@ impl Links {
             ("hits", Given::Map(output(0))),
             ("hits_with_stacks", Given::Map(output(1))),
         ];
-        let choices = [("number_of_ways", ways.len() as u64)];
+        let choices = [("number_of_ways", plans.len() as u64)];
         let programs = Object::without_fields(&object::PROBES)?.with(&choices, &maps, &[])?;
         let program = Loaded::new(sys, &programs.get(NAME, On::Places)?)?;
         let mut groups: Vec<(&Binary, bool, Vec<AttachedLocation>)> = Vec::new();
         for probe in probes {
             let ProbeSite { binary, offset, on_return, semaphore } = &probe.place;
             // An equal way is already among them.
-            let way = ways.binary_search(&Way::of(probe)).unwrap_or_default();
+            let way = plans.binary_search(&FetchPlan::of(probe)).unwrap_or_default();
             let cookie = (way as u64) << WAY_SHIFT | u64::from(probe.number);
             let semaphore = semaphore.unwrap_or(0);
             let place = AttachedLocation { offset: *offset, semaphore, cookie };
@@ -210,8 +210,8 @@ impl Links {
 /// The lower bits of a cookie are the number of the probe.
 const WAY_SHIFT: i32 = 16;
 
-impl Way {
-    fn of(probe: &Probe) -> Way {
+impl FetchPlan {
+    fn of(probe: &Probe) -> FetchPlan {
         let mut values = [RawValue::default(); VALUES];
         for (raw, value) in values.iter_mut().zip(&probe.values) {
             *raw = match *value {
@@ -220,14 +220,14 @@ impl Way {
             };
         }
         let count = probe.values.len().min(VALUES) as u32;
-        Way { count, user_stack: probe.user_stack.into(), values }
+        FetchPlan { count, user_stack: probe.user_stack.into(), values }
     }
 }
 
-/// The map in which the program finds its ways.
-fn map_of(sys: &dyn BpfSys, ways: &[Way]) -> Result<OwnedFd, BpfError> {
+/// The map from which the program learns what to fetch for each probe.
+fn map_of(sys: &dyn BpfSys, plans: &[FetchPlan]) -> Result<OwnedFd, BpfError> {
     let failed = |error| BpfError::Map { what: "what probes take", error };
-    let bytes = size_of_val(ways).max(1);
+    let bytes = size_of_val(plans).max(1);
     let map = sys.map_create(&MapSpec {
         kind: MapKind::Array,
         value_bytes: u32::try_from(bytes).unwrap_or(u32::MAX),
@@ -238,9 +238,9 @@ fn map_of(sys: &dyn BpfSys, ways: &[Way]) -> Result<OwnedFd, BpfError> {
     let map = map.map_err(failed)?;
     let mapping = Mapping::new(Some(map.as_fd()), bytes.next_multiple_of(page_size()));
     let mapping = mapping.map_err(failed)?;
-    // SAFETY: the mapping is as long as the ways, begins at a page, and nothing else uses it yet.
+    // SAFETY: the mapping is as long as the plans, begins at a page, and nothing else uses it yet.
     unsafe {
-        ways.as_ptr().copy_to_nonoverlapping(mapping.base().cast(), ways.len());
+        plans.as_ptr().copy_to_nonoverlapping(mapping.base().cast(), plans.len());
     }
     Ok(map)
 }

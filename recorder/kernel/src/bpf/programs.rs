@@ -37,7 +37,7 @@ use crate::cgroups::Hierarchy;
 pub struct Setting<'a> {
     pub types: &'a Types,
     /// The facts that they report, and which of them the running kernel provides.
-    pub way: Way,
+    pub way: ReportOptions,
     /// The layout of lanes.
     pub shape: LaneShape,
     /// The map of lanes, by CPU.
@@ -64,7 +64,7 @@ pub struct Setting<'a> {
 
 /// The facts that the programs on events report in addition to the event, and how they determine whether an interrupt runs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Way {
+pub struct ReportOptions {
     pub interrupts: InterruptCount,
     pub steal: bool,
     pub throttles: bool,
@@ -136,7 +136,7 @@ impl Loaded {
     /// Loads it. It does not run yet.
     ///
     /// # Errors
-    /// [`BpfError::Load`].
+    /// Returns [`BpfError::Load`].
     pub(super) fn new(sys: &dyn BpfSys, program: &Program) -> Result<Loaded, BpfError> {
         let name = program.name;
         match sys::load(sys, &program.spec()) {
@@ -148,7 +148,7 @@ impl Loaded {
     /// Runs it on its tracepoint until the descriptor is closed.
     ///
     /// # Errors
-    /// [`BpfError::Attach`].
+    /// Returns [`BpfError::Attach`].
     pub(super) fn attach(&self, sys: &dyn BpfSys) -> Result<OwnedFd, BpfError> {
         let failed = |error| BpfError::Attach { name: self.name, error };
         sys.attach(self.fd()).map_err(failed)
@@ -199,7 +199,7 @@ impl Setting<'_> {
         [("scope_is", kind), ("by_controller", by_controller.into()), owned, owner]
     }
 
-    /// Where a program reads whether an interrupt runs; the numbers of the ways are those of `wakers.h`.
+    /// How a program finds out whether an interrupt runs; the ways are numbered as in `wakers.h`.
     pub(super) fn of_interrupts(&self) -> [Choice; 3] {
         let (way, count) = match self.way.interrupts {
             InterruptCount::Unknown => (0, 0),
@@ -221,7 +221,7 @@ impl Setting<'_> {
         let by_cast =
             matches!(way.interrupts, InterruptCount::BesideRunQueue { reach: Reach::Cast, .. });
         let sees_queues = way.throttles && !types.has("marks_throttled");
-        let cast = types.cast().filter(|_| by_cast || sees_queues).map(Extern::Cast);
+        let cast = types.cast().filter(|_| by_cast || sees_queues);
         let of_cpu = matches!(way.interrupts, InterruptCount::OfCpu { .. });
         let variable = types.count_variable().filter(|_| of_cpu);
         let variable = variable.map(|(_, variable)| Extern::Variable(variable));
@@ -269,7 +269,7 @@ pub const ON_EVENTS: [(&str, &str); 5] = [
 /// which name the running thread.
 ///
 /// # Errors
-/// [`ObjectError::Missing`].
+/// Returns [`ObjectError::Missing`].
 pub fn all(
     objects: &Objects,
     setting: &Setting<'_>,
@@ -324,7 +324,7 @@ fn of_scope_alone<'a>(
 /// The program that adds the children of a set's threads to the set.
 ///
 /// # Errors
-/// [`ObjectError::Missing`].
+/// Returns [`ObjectError::Missing`].
 pub(super) fn newtask(
     scope: &Object,
     types: &Types,

@@ -12,10 +12,11 @@
 //! - The thread that runs in `block_io_start` submits the request. Before Linux 6.5, it is the thread that queues it; unknown if the
 //!   request goes directly to the driver. Requests that are merged into it later become a part of it.
 //! - A kernel request flushes the disk's cache for all requests that wait for a flush; these are completed right after it.
-//! - The kernel reuses the addresses of requests. A new request is recognized by its beginning; before Linux 6.5, by the kernel's own time
-//!   of it.
-//! - The table has 1024 slots, found by the address. If a slot holds the entry of another request, nothing is known about this one.
-//! - Only interrupts of devices and of timers, and the soft interrupts for disks, count: others complete requests among many other tasks.
+//! - The kernel reuses the addresses of requests. A new request is recognized by its beginning; before Linux 6.5, by the time that the
+//!   kernel stored in it.
+//! - The table has 1024 slots, found by the address. If a slot holds the entry of another request, nothing is known about the earlier one.
+//! - Only interrupts of devices and timers, and the soft interrupts for disks, are considered: others complete requests among many other
+//!   tasks.
 
 use super::object::{Choice, Given, Object, ObjectError};
 use super::programs::{Program, Setting};
@@ -26,7 +27,7 @@ pub const TABLE_BYTES: usize = 1024 * 40;
 /// The programs; none if the kernel does not have a tracepoint. The end of requests is attached first.
 ///
 /// # Errors
-/// [`ObjectError`].
+/// Returns [`ObjectError`].
 pub fn programs(
     object: &Object,
     setting: &Setting<'_>,

@@ -62,13 +62,13 @@ impl RingBuffer {
         (end, position)
     }
 
-    /// Frees room without reading the contents.
+    /// Frees space without reading the contents.
     pub(super) fn skip(&self) {
         let (end, position) = self.positions();
         position.store(end, Ordering::Release);
     }
 
-    /// Passes the records to `take`, the oldest first, and frees their room.
+    /// Passes the records to `take`, the oldest first, and frees their space.
     pub(super) fn read(&mut self, mut take: impl FnMut(&[u8])) {
         let (end, position) = self.positions();
         let mut at = position.load(Ordering::Relaxed);

@@ -1,9 +1,9 @@
-//! Which threads the programs report, if not all: one bit for each possible thread id.
+//! The threads that the programs report, if not all: one bit for each possible thread id.
 //!
 //! Half a megabyte that both sides map. The programs look up a bit in a few instructions, without a call; a program on `task_newtask` gives
 //! a child its parent's bit, set or clear, before the child runs. The bit of a thread that ends is not cleared: its id may already belong
-//! to another thread, and the next owner gets its own bit anyway. An execve(2) of a thread other than the main thread needs nothing: it
-//! takes over an id whose bit is set.
+//! to another thread, and the next owner gets its own bit anyway. An execve(2) of a thread other than the main thread needs no action: the
+//! thread takes over an id whose bit is set.
 
 use std::io;
 use std::os::fd::BorrowedFd;
@@ -61,7 +61,8 @@ impl ScopeMap {
         word.fetch_or(bit, Ordering::Relaxed) & bit == 0
     }
 
-    /// Puts every thread of the process in scope. A thread that one not yet in scope creates during a listing is in the next listing.
+    /// Puts every thread of the process in scope. A thread that is created during a listing by a thread not yet in scope is in the next
+    /// listing.
     pub fn insert_process(&self, pid: Pid) {
         for _ in 0..LISTINGS {
             let tids = procfs::thread_ids(pid.0);

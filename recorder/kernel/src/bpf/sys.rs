@@ -16,7 +16,7 @@ use crate::bell::Bell;
 use crate::perf::page_size;
 use crate::sys::Mapping;
 
-/// One instruction, in the form of the kernel.
+/// One instruction, in the kernel's format.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(C)]
 pub struct Insn {
@@ -116,7 +116,7 @@ impl Memory {
     /// If there is no aligned word at this offset.
     pub fn word(&self, at: usize) -> &AtomicU64 {
         assert!(at.is_multiple_of(8) && at + 8 <= self.mapping.len());
-        // SAFETY: the assertion keeps the aligned word inside of the mapping, which lives as long as self.
+        // SAFETY: the assertion ensures that the aligned word is inside the mapping, which lives as long as self.
         unsafe { AtomicU64::from_ptr(self.mapping.base().add(at).cast()) }
     }
 }
@@ -143,7 +143,7 @@ pub enum On {
     Places,
 }
 
-/// Places of one file.
+/// Locations in one file.
 #[derive(Clone, Copy, Debug)]
 pub struct Places<'a> {
     pub path: &'a CStr,
@@ -168,7 +168,7 @@ pub trait BpfSys: Debug {
 
     /// Puts maps into a map of maps, by their keys.
     ///
-    /// After each change of such a map the kernel waits until every CPU has left running programs, so this makes a single change for all
+    /// After each change of such a map, the kernel waits until every CPU has left running programs, so this makes a single change for all
     /// maps if possible.
     fn map_set_maps(
         &self,
@@ -264,7 +264,7 @@ fn raw(fd: BorrowedFd<'_>) -> u32 {
 impl BpfSys for LinuxBpf {
     fn map_create(&self, spec: &MapSpec<'_>) -> io::Result<OwnedFd> {
         let attr = arguments(|attr| {
-            // SAFETY: all of it is integers, whichever command it is for.
+            // SAFETY: all fields are integers, whichever command it is for.
             let map = unsafe { &mut attr.__bindgen_anon_1 };
             map.map_type = spec.kind as u32;
             map.key_size = if spec.kind == MapKind::RingBuffer { 0 } else { 4 };
@@ -300,7 +300,7 @@ impl BpfSys for LinuxBpf {
             }
         };
         let attr = arguments(|attr| {
-            // SAFETY: all of it is integers, whichever command it is for.
+            // SAFETY: all fields are integers, whichever command it is for.
             let program = unsafe { &mut attr.__bindgen_anon_3 };
             program.prog_type = kind as u32;
             program.expected_attach_type = attached_as;
@@ -403,7 +403,7 @@ impl BpfSys for LinuxBpf {
 /// The kernel's information about a map or a program.
 ///
 /// # Safety
-/// `T` is the kernel's structure for it, and without buffers the kernel writes no more than that structure.
+/// `T` is the kernel's structure for the command, and without buffers the kernel writes no more than that structure.
 unsafe fn info<T>(of: BorrowedFd<'_>) -> io::Result<T> {
     // SAFETY: the kernel's structures consist of integers.
     let mut info = unsafe { std::mem::zeroed::<T>() };
@@ -420,7 +420,7 @@ unsafe fn info<T>(of: BorrowedFd<'_>) -> io::Result<T> {
 /// One element of a map: the key must live until the call.
 fn of_element(map: BorrowedFd<'_>, key: &u32, value: u64) -> bpf_attr {
     arguments(|attr| {
-        // SAFETY: all of it is integers, whichever command it is for.
+        // SAFETY: all fields are integers, whichever command it is for.
         let element = unsafe { &mut attr.__bindgen_anon_2 };
         element.map_fd = raw(map);
         element.key = address(key);
@@ -453,7 +453,7 @@ pub(super) fn set_side_by_side(
     outer: BorrowedFd<'_>,
     inner: &[(u32, BorrowedFd<'_>)],
 ) -> io::Result<()> {
-    /// Enough that few waits follow each other, and few enough for any limit of threads.
+    /// Enough threads that few waits follow each other, and few enough for any limit of threads.
     const SETTERS: usize = 64;
     std::thread::scope(|scope| {
         let setters = inner.chunks(inner.len().div_ceil(SETTERS).max(1)).map(|some| {
@@ -498,7 +498,7 @@ pub(super) fn map_id(map: BorrowedFd<'_>) -> io::Result<u32> {
 /// EAGAIN, so that it is tried a few times.
 ///
 /// # Errors
-/// The kernel's error, and the verifier's log, which may be empty.
+/// Returns the kernel's error, and the verifier's log, which may be empty.
 pub fn load(sys: &dyn BpfSys, spec: &ProgramSpec<'_>) -> Result<OwnedFd, (io::Error, String)> {
     /// The verifier's log of a short program is shorter.
     const LOG_BYTES: usize = 256 * 1024;

@@ -10,8 +10,8 @@
 //! ```
 //!
 //! This does fork and exec itself, because [`std::process::Command`] returns only after exec. Everything that allocates (paths, arguments,
-//! environment) is prepared before the fork, and the child only makes system calls, so it does not matter which other threads exist. If
-//! fxtrec dies, the gate closes, and a child that is still held exits without having run anything.
+//! environment) is prepared before the fork, and the child only makes system calls, so other threads do not matter. If fxtrec dies, the
+//! gate closes, and a child that is still held exits without running anything.
 //!
 //! COMMAND keeps standard input, output and error, the terminal, the process
 //! group, and every descriptor that fxtrec itself was given.
@@ -57,7 +57,7 @@ impl Launch {
     }
 }
 
-/// Why COMMAND did not run.
+/// The reason why COMMAND did not run.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum LaunchError {
@@ -130,7 +130,7 @@ impl Held {
     /// Makes the process. Its id is known from this point on.
     ///
     /// # Errors
-    /// If an argument has a zero byte, or no process can be created.
+    /// Returns an error if an argument has a zero byte, or no process can be created.
     pub fn start(launch: &Launch, inherited: &Inherited) -> Result<Held, LaunchError> {
         let prepared = Prepared::new(launch, *inherited)?;
         let fork_error = |source| LaunchError::Fork { program: prepared.program(), source };
@@ -154,12 +154,12 @@ impl Held {
         self.child.pid()
     }
 
-    /// Lets the child run COMMAND, and returns when it does so.
+    /// Lets the child run COMMAND, and returns when it runs.
     ///
     /// A child that was killed or stopped while it was held is returned like one that runs: see [`Child::try_wait`].
     ///
     /// # Errors
-    /// When COMMAND cannot be found or run, or not in the way that the user requested.
+    /// Returns an error if COMMAND cannot be found or run, or cannot be run in the way that the user requested.
     pub fn release(self) -> Result<Child, LaunchError> {
         let Held { mut child, mut gate, prepared } = self;
         // It is not an error here if the child has already ended: only its exit status matters.
@@ -209,7 +209,7 @@ impl Child {
     }
 
     /// Becomes readable when the child ends. `None` on kernels before 5.3 and where pidfds are refused; SIGCHLD (see [`crate::signals`])
-    /// works everywhere.
+    /// always works.
     pub fn exit_fd(&self) -> Option<BorrowedFd<'_>> {
         self.exit_fd.as_ref().map(AsFd::as_fd)
     }
@@ -293,7 +293,7 @@ impl Ended {
 /// How often to check whether a child was stopped, in milliseconds.
 const LOOK: u16 = 50;
 
-/// Waits for a moment until something can be read, or the other end is closed.
+/// Waits for a short time until data can be read, or the other end is closed.
 fn is_readable(fd: BorrowedFd<'_>) -> bool {
     let mut polled = [PollFd::new(fd, PollFlags::POLLIN)];
     // The following read returns the error.
@@ -321,7 +321,7 @@ pub fn has_ended(process: &OwnedFd) -> bool {
     poll(&mut polled, PollTimeout::ZERO).is_ok_and(|ready| ready > 0)
 }
 
-/// Sends a signal to the process behind a descriptor of [`open_pidfd`], and never to another process that got its number.
+/// Sends a signal to the process behind a descriptor of [`open_pidfd`], and never to another process that was given the same number.
 ///
 /// # Errors
 /// Errors of pidfd_send_signal(2): ESRCH if the process has ended, EPERM if it belongs to another user.

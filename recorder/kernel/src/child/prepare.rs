@@ -66,7 +66,7 @@ pub(super) struct Prepared {
     argv: Strings,
     envp: Strings,
     identity: Option<Identity>,
-    /// Keeps COMMAND from typing into the terminal as another user.
+    /// Prevents COMMAND from typing into the terminal as another user.
     typing: Option<Vec<libc::sock_filter>>,
     stdout_to_stderr: bool,
     inherited: Inherited,
@@ -146,7 +146,7 @@ impl Prepared {
                 Ok(()) => libc::_exit(125),
                 Err(report) => report.to_bytes(),
             };
-            // MSG_NOSIGNAL: fxtrec may have ended, and then nothing can be reported.
+            // MSG_NOSIGNAL: fxtrec may have ended; then there is no one to report to.
             libc::send(mine, report.as_ptr().cast(), report.len(), libc::MSG_NOSIGNAL);
             libc::_exit(127)
         }

@@ -1,4 +1,4 @@
-//! Keeps COMMAND from typing into the terminal, if it runs as another user than fxtrec.
+//! Prevents COMMAND from typing into the terminal, if it runs as a user other than fxtrec's.
 //!
 //! Characters that a process puts into its terminal's input (TIOCSTI, and on a virtual console TIOCLINUX) are read by the next reader: the
 //! shell from which root started fxtrec. A seccomp filter refuses these two requests. Linux 6.2 and later can refuse them without a filter.

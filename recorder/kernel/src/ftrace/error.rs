@@ -5,7 +5,7 @@ use std::path::PathBuf;
 
 use super::layout::PageLayoutError;
 
-/// Why an instance cannot be used.
+/// The reason why an instance cannot be used.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum FtraceError {

@@ -1,8 +1,9 @@
 //! A tracing instance with its own rings, clock and enabled events.
 //!
-//! [`Instance::create`] creates the directory, and dropping the value removes it. A process that is killed leaves it behind; then the next
-//! start of fxtrec, which recognizes it by its name and its lock, removes it. The creator of an instance keeps a lock on the directory
-//! while it lives, so that a process that is not visible, because it is in another pid namespace, is not mistaken for a dead one.
+//! [`Instance::create`] creates the directory, and dropping the value removes it. A process that is killed leaves its instance behind; the
+//! next start of fxtrec then removes it, after it has recognized it by its name and its lock. The creator of an instance holds a lock on
+//! the directory while it lives, so that a process that is not visible, because it is in another pid namespace, is not mistaken for a dead
+//! one.
 
 use std::fs::File;
 use std::io;
@@ -43,7 +44,7 @@ impl Instance {
     /// Creates an instance that records nothing yet, and removes those that dead processes left behind.
     ///
     /// # Errors
-    /// [`FtraceError::Create`].
+    /// Returns [`FtraceError::Create`].
     pub fn create(
         sys: Box<dyn Sys + Send + Sync>,
         tracefs: &Tracefs,
@@ -63,7 +64,7 @@ impl Instance {
     /// Changes a setting, or switches an event: `name` is the path of a file in the instance.
     ///
     /// # Errors
-    /// [`FtraceError::Write`].
+    /// Returns [`FtraceError::Write`].
     pub fn write(&self, name: &str, value: &str) -> Result<(), FtraceError> {
         let path = self.path.join(name);
         self.sys.write_file(&path, value.as_bytes()).map_err(|source| FtraceError::Write {
@@ -76,7 +77,7 @@ impl Instance {
     /// The content of a file of the instance.
     ///
     /// # Errors
-    /// [`FtraceError::Read`].
+    /// Returns [`FtraceError::Read`].
     pub fn read(&self, name: &str) -> Result<String, FtraceError> {
         let path = self.path.join(name);
         match self.sys.read(&path) {
@@ -88,7 +89,7 @@ impl Instance {
     /// Opens the ring of a CPU for reading.
     ///
     /// # Errors
-    /// [`FtraceError::Read`].
+    /// Returns [`FtraceError::Read`].
     pub fn open_pipe(&self, cpu: Cpu) -> Result<RawPipe, FtraceError> {
         let path = self.path.join(format!("per_cpu/cpu{}/trace_pipe_raw", cpu.0));
         match self.sys.open_nonblocking(&path) {
@@ -100,7 +101,7 @@ impl Instance {
     /// The kernel's counts for a CPU so far.
     ///
     /// # Errors
-    /// [`FtraceError::Read`].
+    /// Returns [`FtraceError::Read`].
     pub fn stats(&self, cpu: Cpu) -> Result<CpuStats, FtraceError> {
         Ok(CpuStats::parse(&self.read(&format!("per_cpu/cpu{}/stats", cpu.0))?))
     }

@@ -17,7 +17,7 @@ const MISSED_STORED: u64 = 1 << 30;
 /// Bits of an event's first word.
 const WORD_BITS: u32 = 32;
 
-/// Why the pages cannot be read.
+/// The reason why the pages cannot be read.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum PageLayoutError {
@@ -74,7 +74,7 @@ pub struct PageLayout {
 pub(super) struct PageHead<'a> {
     pub(super) timestamp: u64,
     pub(super) data: &'a [u8],
-    /// Whether events before these are missing, and how many, if the kernel had room for the number.
+    /// Whether events before these are missing, and how many, if the kernel had space for the number.
     pub(super) missed: Option<Option<u64>>,
 }
 
@@ -82,7 +82,7 @@ impl PageLayout {
     /// Parses the two descriptions.
     ///
     /// # Errors
-    /// [`PageLayoutError`] if they have an unknown form.
+    /// Returns [`PageLayoutError`] if they have an unknown form.
     pub fn parse(header_page: &str, header_event: &str) -> Result<PageLayout, PageLayoutError> {
         // The page is described like an event without a head.
         let text = format!("name: header_page\nID: 0\nformat:\n{header_page}\nprint fmt: \"\"\n");
@@ -154,7 +154,7 @@ impl PageLayout {
         (u64::from(array) << (WORD_BITS - self.type_bits)) + delta
     }
 
-    /// The upper bits of a time, for which an absolute time stamp has no room.
+    /// The upper bits of a time, for which an absolute time stamp has no space.
     pub(super) fn beyond_stamp(&self) -> u64 {
         let stamp_bits = WORD_BITS + WORD_BITS - self.type_bits;
         u64::MAX << stamp_bits

@@ -69,7 +69,7 @@ impl Owner {
     }
 }
 
-/// When the process began; `None` if it has ended, even if its parent has not noticed yet.
+/// When the process began; `None` if it has ended, even if its parent has not reaped it yet.
 fn start_of(sys: &dyn Sys, pid: u32) -> Option<u64> {
     let stat = sys.read(Path::new(&format!("/proc/{pid}/stat"))).ok()?;
     let stat = String::from_utf8_lossy(&stat);

@@ -19,7 +19,7 @@ pub struct Page<'a> {
     layout: &'a PageLayout,
     data: &'a [u8],
     time: u64,
-    /// Whether events before the page's first one were overwritten, and how many, if the kernel had room for the number.
+    /// Whether events before the page's first one were overwritten, and how many, if the kernel had space for the number.
     pub missed: Option<Option<u64>>,
     /// Whether it has invalid data, so that the rest was not read.
     garbled: bool,
@@ -71,7 +71,7 @@ impl<'a> Page<'a> {
     #[inline]
     fn payload(&mut self, kind: u32) -> Option<&'a [u8]> {
         let bytes = match kind {
-            // The length does not fit into the bits: the next word has it, including itself.
+            // The length does not fit into the bits: the next word contains it, including itself.
             0 => (self.take_u32()? as usize).checked_sub(UNIT),
             _ if kind <= self.layout.data_max => Some(kind as usize * UNIT),
             _ => None,

@@ -1,7 +1,7 @@
 //! Reads the pages of one CPU's ring.
 //!
-//! A full page is removed from the ring as a whole. The kernel copies the current content of the page that is being written, so that
-//! nothing stays behind for long on a quiet CPU.
+//! A full page is removed from the ring as a whole. The kernel copies the current content of the page that is being written, so on a quiet
+//! CPU no event stays unread for long.
 
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -15,12 +15,12 @@ pub struct RawPipe {
 }
 
 impl RawPipe {
-    /// Takes over the open file.
+    /// Takes ownership of the open file.
     pub fn new(fd: OwnedFd) -> RawPipe {
         RawPipe { fd }
     }
 
-    /// Reads the oldest unread page into `page`, which has the size of a page of the ring. False if there is nothing.
+    /// Reads the oldest unread page into `page`, which has the size of a page of the ring. Returns false if there is no data.
     ///
     /// # Errors
     /// Errors of read(2).

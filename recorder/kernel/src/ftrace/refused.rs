@@ -1,4 +1,4 @@
-//! Why the kernel refused a tracing instance, and the smallest change that makes it accept one.
+//! The reason why the kernel refused a tracing instance, and the smallest change that makes it accept one.
 
 use super::error::FtraceError;
 use crate::facts::{Facts, Lockdown};

@@ -1,8 +1,8 @@
 //! User probes that are defined in tracefs, because the kernel fetches arguments for them.
 //!
 //! A definition outlives its process. So each is in a group whose name contains the owner's process id and start time, and a guard removes
-//! it. If a recorder was killed and could not do so, the next one does ([`sweep`]), and so does doctor. A definition in use cannot be
-//! removed, so a recorder that is not visible, in another pid namespace, keeps its own.
+//! it. If a recorder was killed before it could do so, the next recorder does ([`sweep`]), and so does doctor. A definition in use cannot
+//! be removed, so a recorder that is not visible, in another pid namespace, keeps its own.
 
 use std::io;
 use std::path::PathBuf;
@@ -24,7 +24,7 @@ pub struct Fetch {
     pub how: String,
 }
 
-/// Why a definition could not be created.
+/// The reason why a definition could not be created.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum DefinitionError {
@@ -79,7 +79,7 @@ impl Definitions {
     /// Defines an event of one location, and returns the layout of its samples.
     ///
     /// # Errors
-    /// [`DefinitionError`].
+    /// Returns [`DefinitionError`].
     pub fn add(&mut self, place: &ProbeSite, args: &[Fetch]) -> Result<Defined, DefinitionError> {
         let name = format!("{}{}", letter(place), self.names.len());
         self.define(&name, place, args)?;
@@ -92,7 +92,7 @@ impl Definitions {
     /// that.
     ///
     /// # Errors
-    /// [`DefinitionError`].
+    /// Returns [`DefinitionError`].
     pub fn extend(
         &mut self,
         event: &str,
@@ -149,7 +149,7 @@ fn complaint_about(log: &str, word: &str) -> Option<String> {
 impl Drop for Definitions {
     fn drop(&mut self) {
         for name in &self.names {
-            // If one stays, the next recorder removes it.
+            // If one remains, the next recorder removes it.
             let _ = self.sys.append(&file(&self.tracefs), &format!("-:{}/{name}", self.group));
         }
     }

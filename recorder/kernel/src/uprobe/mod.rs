@@ -1,11 +1,11 @@
 //! User probes: breakpoints that the kernel places in a program's code.
 //!
 //! There are two ways to create one. perf's own probes ([`Uprobe`]) are described by the call that opens them and vanish with the
-//! descriptor, even if the recorder is killed. If arguments are wanted, the kernel needs to know how to fetch them; this takes a definition
+//! descriptor, even if the recorder is killed. To record arguments, the kernel must be told how to fetch them. This requires a definition
 //! in tracefs ([`definitions`]), which is then an ordinary tracepoint.
 //!
-//! Either way the file is passed to the kernel as `/proc/self/fd/N`. So it is the file that was examined, even if it is in another mount
-//! namespace, has a space in its name, or is replaced at the same time.
+//! In both cases, the file is passed to the kernel as `/proc/self/fd/N`. So it is the file that was examined, even if it is in another
+//! mount namespace, has a space in its name, or is replaced at the same time.
 
 pub mod definitions;
 mod pmu;
@@ -20,7 +20,7 @@ use perf_event_open_sys::bindings as b;
 
 pub use pmu::{Pmu, PmuError};
 
-/// A program or library that is held while it is probed: by `O_PATH`, if it might not respond.
+/// A program or library that is kept open while it is probed: by `O_PATH`, if it might not respond.
 #[derive(Clone, Debug)]
 pub struct Binary {
     _file: Arc<File>,

@@ -17,7 +17,7 @@ pub struct Pmu {
     semaphore_bit: Option<u32>,
 }
 
-/// Why perf's user probes are not available.
+/// The reason why perf's user probes are not available.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum PmuError {
@@ -46,7 +46,7 @@ impl Pmu {
     /// Reads the kernel's description.
     ///
     /// # Errors
-    /// [`PmuError`].
+    /// Returns [`PmuError`].
     pub fn read(sys: &dyn Sys) -> Result<Pmu, PmuError> {
         let read = |name: &str| {
             let path = Path::new(FOLDER).join(name);
@@ -73,7 +73,7 @@ impl Pmu {
     /// Checks that a semaphore at this offset, if there is one, can be incremented.
     ///
     /// # Errors
-    /// [`PmuError::NoSemaphores`] if it cannot.
+    /// Returns [`PmuError::NoSemaphores`] if it cannot.
     pub fn check_semaphore(&self, semaphore: Option<u64>) -> Result<(), PmuError> {
         match (semaphore, self.semaphore_bit) {
             (Some(_), None) => Err(PmuError::NoSemaphores),

@@ -1,8 +1,8 @@
 //! Translates the arguments of a spec to those of the kernel.
 
 use super::fetch::Fetch;
-use super::registers::{self, Passed};
-use super::{ArgError, ArgKind, FetchArg, Moment, Verbatim, Width};
+use super::registers::{self, ArgumentAt};
+use super::{ArgError, ArgKind, FetchArg, FetchPoint, Verbatim, Width};
 use crate::elf::Arch;
 use crate::spec::{Arg, ArgType, Value};
 
@@ -28,7 +28,7 @@ pub(crate) enum Arguments<'a> {
 /// Translates an argument into the kernel's syntax.
 ///
 /// # Errors
-/// When there is no such register or argument, or the kernel cannot fetch it.
+/// Returns an error if there is no such register or argument, or the kernel cannot fetch it.
 pub(crate) fn lower(arg: &Arg, arch: Arch, arguments: Arguments<'_>) -> Result<FetchArg, ArgError> {
     let Lowered { fetch, kind, moment } =
         place(&arg.value, arch, arguments).map_err(|problem| problem.of(arg))?;
@@ -51,7 +51,12 @@ pub(crate) fn lower(arg: &Arg, arch: Arch, arguments: Arguments<'_>) -> Result<F
     finish(arg, &fetch, kind, moment)
 }
 
-fn finish(arg: &Arg, fetch: &Fetch, kind: ArgKind, moment: Moment) -> Result<FetchArg, ArgError> {
+fn finish(
+    arg: &Arg,
+    fetch: &Fetch,
+    kind: ArgKind,
+    moment: FetchPoint,
+) -> Result<FetchArg, ArgError> {
     let fetch = format!("{fetch}:{kind}");
     if fetch.len() > LONGEST {
         return Err(Problem::TooLong(LONGEST).of(arg));
@@ -62,18 +67,18 @@ fn finish(arg: &Arg, fetch: &Fetch, kind: ArgKind, moment: Moment) -> Result<Fet
 struct Lowered {
     fetch: Fetch,
     kind: ArgKind,
-    moment: Moment,
+    moment: FetchPoint,
 }
 
 fn place(value: &Value, arch: Arch, arguments: Arguments<'_>) -> Result<Lowered, Problem> {
     let word = ArgKind::Unsigned(Width::Bits64);
-    let at_hit = |fetch, kind| Ok(Lowered { fetch, kind, moment: Moment::Hit });
+    let at_hit = |fetch, kind| Ok(Lowered { fetch, kind, moment: FetchPoint::Hit });
     match value {
         Value::Argument(number) => match arguments {
             Arguments::Convention => at_hit(
                 match registers::argument(arch, *number) {
-                    Passed::In(register) => Fetch::Register(register),
-                    Passed::OnStack(offset) => Fetch::Register("sp").deref(offset),
+                    ArgumentAt::In(register) => Fetch::Register(register),
+                    ArgumentAt::OnStack(offset) => Fetch::Register("sp").deref(offset),
                 },
                 word,
             ),
@@ -89,7 +94,7 @@ fn place(value: &Value, arch: Arch, arguments: Arguments<'_>) -> Result<Lowered,
         Value::Returned => Ok(Lowered {
             fetch: Fetch::Returned,
             kind: ArgKind::Signed(Width::Bits64),
-            moment: Moment::Return,
+            moment: FetchPoint::Return,
         }),
         Value::Register(name) => match registers::by_any_name(arch, name) {
             Some(register) => {
@@ -108,7 +113,7 @@ fn place(value: &Value, arch: Arch, arguments: Arguments<'_>) -> Result<Lowered,
     }
 }
 
-/// Why the kernel cannot fetch a value.
+/// The reason why the kernel cannot fetch a value.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 enum Problem {
     #[error("unknown register on {arch}; expected {all}")]
@@ -199,7 +204,7 @@ mod tests {
             .iter()
             .map(|arg| lower(arg, Arch::X86_64, Arguments::Convention).expect("fetched").moment)
             .collect();
-        assert_eq!(moments, [Moment::Hit, Moment::Return, Moment::Return]);
+        assert_eq!(moments, [FetchPoint::Hit, FetchPoint::Return, FetchPoint::Return]);
     }
 
     #[test]

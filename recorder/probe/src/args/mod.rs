@@ -34,12 +34,12 @@ pub struct FetchArg {
     /// How to interpret the fetched bytes.
     pub kind: ArgKind,
     /// Whether it is fetched on entry to the function or on return.
-    pub moment: Moment,
+    pub moment: FetchPoint,
 }
 
 /// Whether a value is fetched on entry to a function or on return. Only a [`Span`](super::SiteKind::Span) has both kinds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
-pub enum Moment {
+pub enum FetchPoint {
     /// When the instruction is reached.
     Hit,
     Return,

@@ -116,9 +116,9 @@ pub(super) fn all(arch: Arch) -> String {
     }
 }
 
-/// Where a function finds an argument of at most 64 bits that is not a floating-point number.
+/// Where a function finds an argument of at most 64 bits, except floating-point numbers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Passed {
+pub(super) enum ArgumentAt {
     /// In this register, by the kernel's name.
     In(&'static str),
     /// This many bytes above the stack pointer, at the first instruction.
@@ -126,7 +126,7 @@ pub(super) enum Passed {
 }
 
 /// Where argument `number`, from 1, is at a function's first instruction.
-pub(super) fn argument(arch: Arch, number: u32) -> Passed {
+pub(super) fn argument(arch: Arch, number: u32) -> ArgumentAt {
     // The stack begins with the return address on x86-64, where a call pushes it.
     let (registers, first): (&[&'static str], i64) = match arch {
         Arch::X86_64 => (&["di", "si", "dx", "cx", "r8", "r9"], 8),
@@ -134,10 +134,10 @@ pub(super) fn argument(arch: Arch, number: u32) -> Passed {
     };
     let index = number.saturating_sub(1);
     match usize::try_from(index).ok().and_then(|index| registers.get(index)) {
-        Some(register) => Passed::In(register),
+        Some(register) => ArgumentAt::In(register),
         None => {
             let on_stack = i64::from(index) - registers.len() as i64;
-            Passed::OnStack(first + on_stack * Width::Bits64.bytes() as i64)
+            ArgumentAt::OnStack(first + on_stack * Width::Bits64.bytes() as i64)
         }
     }
 }
@@ -168,11 +168,11 @@ mod tests {
 
     #[test]
     fn arguments_are_in_registers_and_then_on_the_stack() {
-        assert_eq!(argument(Arch::X86_64, 1), Passed::In("di"));
-        assert_eq!(argument(Arch::X86_64, 6), Passed::In("r9"));
-        assert_eq!(argument(Arch::X86_64, 7), Passed::OnStack(8));
-        assert_eq!(argument(Arch::X86_64, 8), Passed::OnStack(16));
-        assert_eq!(argument(Arch::Aarch64, 8), Passed::In("x7"));
-        assert_eq!(argument(Arch::Aarch64, 9), Passed::OnStack(0));
+        assert_eq!(argument(Arch::X86_64, 1), ArgumentAt::In("di"));
+        assert_eq!(argument(Arch::X86_64, 6), ArgumentAt::In("r9"));
+        assert_eq!(argument(Arch::X86_64, 7), ArgumentAt::OnStack(8));
+        assert_eq!(argument(Arch::X86_64, 8), ArgumentAt::OnStack(16));
+        assert_eq!(argument(Arch::Aarch64, 8), ArgumentAt::In("x7"));
+        assert_eq!(argument(Arch::Aarch64, 9), ArgumentAt::OnStack(0));
     }
 }

@@ -18,7 +18,7 @@ const LONGEST_INSTRUCTION: u64 = 15;
 /// Instructions of AArch64 all have this size, in bytes.
 const AARCH64_INSTRUCTION: u64 = 4;
 
-/// Why a location is not known to be the start of an instruction.
+/// The reason why a location is not known to be the start of an instruction.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum BoundsError {
@@ -55,7 +55,7 @@ pub enum BoundsError {
         function: String,
         /// The requested offset.
         offset: u64,
-        /// The offset of something that is not an instruction.
+        /// The offset of bytes that are not an instruction.
         at: u64,
     },
 }
@@ -63,7 +63,7 @@ pub enum BoundsError {
 /// Checks that an instruction begins `offset` bytes into `function`, which is called `name`.
 ///
 /// # Errors
-/// When no instruction begins there, or that cannot be determined.
+/// Returns an error when no instruction begins there, or that cannot be determined.
 pub fn check<'d, R: ReadRef<'d>>(
     elf: &Elf<'d, R>,
     functions: &Functions,
@@ -84,12 +84,12 @@ pub fn check<'d, R: ReadRef<'d>>(
 /// Checks that an instruction begins at `address`, at which no function is known, if unwind information permits.
 ///
 /// # Errors
-/// When none does.
+/// Returns an error when none does.
 pub fn check_unnamed<'d, R: ReadRef<'d>>(
     elf: &Elf<'d, R>,
     address: u64,
 ) -> Result<(), BoundsError> {
-    // Instructions that all have one size can be found without a known beginning.
+    // Instructions of a fixed size can be found without a known beginning.
     let start = match elf.arch() {
         Arch::Aarch64 => Some(address - address % AARCH64_INSTRUCTION),
         Arch::X86_64 => elf.code_start(address),

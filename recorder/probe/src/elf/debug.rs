@@ -1,4 +1,4 @@
-//! Symbols that were stripped from a file and put into another one.
+//! Symbols that were removed from a file and stored in another one.
 //!
 //! Distributions install them below `/usr/lib/debug`, found by the build ID
 //! that both files carry, or by the name in `.gnu_debuglink` with a checksum.
@@ -17,14 +17,14 @@ use super::Elf;
 /// The longest build ID, in bytes; it is a hash.
 const LONGEST_ID: usize = 64;
 
-/// Sections with a build ID are not larger, in bytes: those of a kernel have a few hundred.
+/// The maximum size, in bytes, of a section with a build ID: a kernel's sections have a few hundred bytes.
 const MOST_NOTES: u64 = 1 << 20;
 
 /// The longest name of a file and its checksum, in bytes.
 const LONGEST_LINK: u64 = 4096;
 
 impl<'d, R: ReadRef<'d>> Elf<'d, R> {
-    /// The build ID that the linker wrote; or that of Go, before Go 1.24 wrote GNU's too.
+    /// The build ID that the linker wrote, or Go's own build ID from before Go 1.24, which writes GNU's as well.
     pub fn build_id(&self) -> Option<&'d [u8]> {
         // A kernel has all its notes in one section, and so does its vDSO.
         let gnu = [".note.gnu.build-id", ".notes", ".note"].into_iter().find_map(|section| {

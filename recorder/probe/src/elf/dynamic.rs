@@ -7,7 +7,7 @@ use object::read::elf::{Dyn, FileHeader, ProgramHeader};
 
 use super::{Elf, ElfError};
 
-/// No more libraries are read from one file.
+/// The maximum number of libraries read from one file.
 const MOST_NEEDED: usize = 4096;
 
 /// A file's data for the loader.
@@ -28,7 +28,7 @@ impl<'d, R: ReadRef<'d>> Elf<'d, R> {
     /// Reads the dynamic section; a static program's is empty.
     ///
     /// # Errors
-    /// When it is not within the file.
+    /// Returns an error when it is not within the file.
     pub fn dynamic(&self) -> Result<Dynamic, ElfError> {
         let damaged = || ElfError::Damaged("its dynamic section");
         let headers = self.header.program_headers(self.endian, self.data).map_err(|_| damaged())?;

@@ -1,9 +1,9 @@
-//! Why probes cannot be put into a file.
+//! The reason why probes cannot be put into a file.
 
 use object::ReadRef;
 use object::elf;
 
-/// Why probes cannot be put into a file.
+/// The reason why probes cannot be put into a file.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum ElfError {

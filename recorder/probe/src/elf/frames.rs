@@ -1,15 +1,15 @@
 //! Checks that stacks can be unwound with a file's tables (`.eh_frame`) in bounded time.
 //!
 //! A rule of these tables can be an expression, a small program with jumps. The evaluator has no limit, so an untrusted file could keep a
-//! recorder busy forever. No compiler emits jumps there: a file that has one is unwound without its tables.
+//! recorder busy forever. No compiler emits jumps there: a file with a jump is unwound without its tables.
 //!
-//! The file also controls an entry's length and its references: entries may lie within others, and all may refer to one description as long
-//! as the file. So reading is limited, and an index (`.eh_frame_hdr`) is used only if it leads to entries that were checked.
+//! The file also controls the length of an entry and its references: entries may overlap, and all of them may refer to one description that
+//! is as long as the file. So reading is limited, and an index (`.eh_frame_hdr`) is used only if it leads to entries that were checked.
 //!
-//! To find the rules at an address, all instructions before it are followed, and some are expensive: DW_CFA_remember_state copies the rules
-//! of up to 192 registers. So the work that each entry may take is added up here, and those that take much are listed ([`CostlyRange`]), so that
-//! the unwinder can give them a budget. Among four million entries in 2400 files of Debian, Rust and Chromium, 1900 are expensive (0.05 %):
-//! the longest functions of compilers, with at most 22 000 steps.
+//! To find the rules at an address, all instructions before it are executed, and some are expensive: DW_CFA_remember_state copies the rules
+//! of up to 192 registers. So the work that each entry may take is summed up here, and expensive entries are listed ([`CostlyRange`]), so
+//! that the unwinder can give them a budget. Among four million entries in 2400 files of Debian, Rust and Chromium, 1900 are expensive
+//! (0.05 %): the longest functions of compilers, with at most 22 000 steps.
 
 use std::collections::HashMap;
 
@@ -19,7 +19,7 @@ use gimli::{
     UnwindExpression, UnwindSection,
 };
 
-/// The longest entry, in bytes: all of its instructions are followed for one step.
+/// The maximum length of an entry, in bytes: all of its instructions are executed for one step.
 const LONGEST: usize = 64 << 10;
 
 /// How often as many bytes as the whole table has may be read.
@@ -57,7 +57,7 @@ pub struct Usable {
 pub struct CostlyRange {
     pub start: u64,
     pub end: u64,
-    /// At most, in executed instructions.
+    /// The maximum, in executed instructions.
     pub work: u32,
 }
 
@@ -103,7 +103,7 @@ struct Entry {
 #[derive(Default)]
 struct CostlyRanges {
     all: Vec<CostlyRange>,
-    /// Where the last entry begins, and the most work of those that begin there.
+    /// The beginning of the last entry, and the maximum work of the entries that begin there.
     last: Option<(u64, u64)>,
 }
 
@@ -205,12 +205,12 @@ impl<'b> Check<'b> {
         Check { section, bases, common: HashMap::new(), left }
     }
 
-    /// The entries of functions, in ascending order of where they are; `None` if one of them cannot be used.
+    /// The entries of functions, in ascending order of their addresses; `None` if one of them cannot be used.
     fn entries(&mut self) -> Option<Vec<Entry>> {
         let mut found = Vec::new();
         let (section, bases) = (self.section, self.bases.clone());
         let mut entries = section.entries(&bases);
-        // No reader finds entries after one that cannot be read.
+        // No reader finds entries after an unreadable one.
         while let Ok(Some(entry)) = entries.next() {
             let CieOrFde::Fde(partial) = entry else { continue };
             self.pays(partial.entry_len())?;
@@ -246,7 +246,7 @@ impl<'b> Check<'b> {
         Some(())
     }
 
-    /// `None` if an expression among the instructions jumps. Instructions after one that cannot be read are never executed.
+    /// `None` if an expression among the instructions contains a jump. Instructions after an unreadable one are never executed.
     fn follow(
         &self,
         encoding: Encoding,
@@ -274,7 +274,8 @@ impl<'b> Check<'b> {
     }
 }
 
-/// Which addresses are expensive, by an index whose rows are `entries`, in ascending order of where functions begin; `None` if it has others.
+/// The expensive addresses, by an index whose rows are `entries`, in ascending order of the functions' beginnings; `None` if the index has
+/// other rows.
 fn leads_to(
     index: (&[u8], u64),
     frames: (&[u8], u64),

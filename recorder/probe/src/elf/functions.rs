@@ -13,7 +13,7 @@ use super::{Elf, ElfError};
 pub struct Function {
     /// The address of its first instruction, before the loader moves the file.
     pub address: u64,
-    /// How well the name is known: of several names for one address, the lowest value is shown.
+    /// How well the name is known: if an address has several names, the one with the lowest value is shown.
     pub(super) rank: u8,
     /// The linker's name.
     pub raw: String,
@@ -78,7 +78,7 @@ impl<'d, R: ReadRef<'d>> Elf<'d, R> {
     /// Reads the symbol tables.
     ///
     /// # Errors
-    /// When one is not within the file.
+    /// Returns an error if the table is not within the file.
     pub fn functions(&self) -> Result<Functions, ElfError> {
         self.functions_of(self)
     }
@@ -86,7 +86,7 @@ impl<'d, R: ReadRef<'d>> Elf<'d, R> {
     /// Reads the symbol tables of this file for those addresses at which `code` contains code: a separate debug file has no code.
     ///
     /// # Errors
-    /// When one is not within the file.
+    /// Returns an error if the table is not within the file.
     pub fn functions_of<'c, C: ReadRef<'c>>(
         &self,
         code: &Elf<'c, C>,
@@ -170,8 +170,8 @@ impl<'d, R: ReadRef<'d>> Elf<'d, R> {
         self.symbol_tables().iter().any(|(complete, _)| *complete)
     }
 
-    /// The full symbol table and the one for dynamic linking; `true` marks the full one. There is one of each, so for a file with thousands
-    /// only the first two are checked.
+    /// The full symbol table and the one for dynamic linking; `true` marks the full one. Each kind occurs only once, so in a file with
+    /// thousands of sections only the first two are checked.
     pub(super) fn symbol_tables(&self) -> Vec<(bool, &'d elf::SectionHeader64<Endianness>)> {
         [(true, elf::SHT_SYMTAB), (false, elf::SHT_DYNSYM)]
             .into_iter()
@@ -225,7 +225,7 @@ fn take_symbol<'c, C: ReadRef<'c>>(
     });
 }
 
-/// How well a symbol names code in this file; 0 is best, `None` is for any other symbol.
+/// How well a symbol names code in this file; 0 is best, `None` means that it does not name code.
 pub(super) fn code_rank(symbol: &Sym64<Endianness>, endian: Endianness) -> Option<u8> {
     let is_code = match symbol.st_type() {
         elf::STT_FUNC | elf::STT_GNU_IFUNC => true,
@@ -259,7 +259,7 @@ fn name(strings: &[u8], offset: u32) -> Option<&str> {
     unversioned(std::str::from_utf8(&rest[..end]).ok()?)
 }
 
-/// A name without a version (`@GLIBC_2.2`); `None` if nothing is left.
+/// A name without its version (`@GLIBC_2.2`); `None` if no text remains.
 pub(super) fn unversioned(name: &str) -> Option<&str> {
     name.split('@').next().filter(|name| !name.is_empty())
 }

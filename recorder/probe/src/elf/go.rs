@@ -158,7 +158,7 @@ impl<'d> GoTable<'d> {
         self.bytes.number(at, size)
     }
 
-    /// Where a function begins; where the last one ends for [`GoTable::count`].
+    /// Where a function begins; for [`GoTable::count`], where the last function ends.
     fn start(&self, function: usize) -> Option<u64> {
         let size = field(self.version);
         let start = self.number(self.list + function * 2 * size, size)?;
@@ -205,7 +205,7 @@ impl<'d> GoTable<'d> {
         self.name(self.at(address)?)
     }
 
-    /// All functions whose names are no longer than those of a valid table.
+    /// All functions whose names are no longer than names in a valid table.
     pub(super) fn functions(&self) -> Vec<Function> {
         let mut left = most_name_bytes(self.len() as u64);
         let function = |number: usize| {
@@ -218,7 +218,8 @@ impl<'d> GoTable<'d> {
         (0..self.count).filter_map(function).collect()
     }
 
-    /// The file and the line of an instruction. Both are those of an inlined function if it belongs to one, which is not named.
+    /// The file and the line of an instruction. If the instruction belongs to an inlined function, both are those of the inlined function,
+    /// which is not named.
     pub(super) fn line(&self, address: u64) -> Option<Line> {
         let number = self.at(address)?;
         let (start, at) = (self.start(number)?, self.description(number)?);

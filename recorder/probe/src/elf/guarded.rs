@@ -1,6 +1,6 @@
 //! Debug information with a limit on reads: no more than a valid file needs.
 //!
-//! The DWARF reader follows each reference every time: a thousand functions can share a list of a thousand ranges. And it calls itself for
+//! The DWARF reader follows each reference every time: a thousand functions can share a list of a thousand ranges. It also calls itself for
 //! each function that is inlined into another. So each file has a limit on the bytes that are read, and the stack has a limit on depth;
 //! beyond it, the file appears to end.
 

@@ -18,7 +18,7 @@ const MOST_BYTES: usize = 256 << 20;
 const READS: usize = 4;
 const READS_BESIDES: usize = 4 << 20;
 
-/// How much may be read for one address, in bytes.
+/// The maximum number of bytes to read for one address.
 const READS_OF_ONE: usize = 1 << 20;
 
 /// The maximum length of an attribute list in the abbreviation table, in bytes, before less of the file is read. Attributes may take no
@@ -65,7 +65,7 @@ impl Lines {
         elf.go_table()?.into_owned().map(|table| Lines(Origin::Go(table)))
     }
 
-    /// `None` if the file has no debug information, or more than is read, or it is compressed.
+    /// `None` if the file has no debug information, too much of it, or compressed debug information.
     pub fn of<'d, R: ReadRef<'d>>(elf: &Elf<'d, R>) -> Option<Lines> {
         elf.section_within(".debug_line", MOST_BYTES as u64)
             .filter(|_| !elf.is_compressed(".debug_line"))?;
@@ -126,7 +126,8 @@ impl Units {
     }
 }
 
-/// The maximum size of an attribute list in bytes, wherever tables begin in the section: two zeros end each, and occur in none.
+/// The maximum size of an attribute list in bytes, wherever tables begin in the section: each list ends with two zeros, and none contains
+/// two zeros.
 fn longest_list(abbreviations: &[u8]) -> usize {
     let (mut longest, mut begin) = (0, 0);
     for (at, pair) in abbreviations.windows(2).enumerate() {
@@ -142,7 +143,7 @@ fn longest_list(abbreviations: &[u8]) -> usize {
 mod tests {
     use super::*;
 
-    /// The program from which damaged ones are derived.
+    /// The program from which damaged programs are derived.
     const ALONE: &[u8] =
         include_bytes!(concat!(env!("CARGO_MANIFEST_DIR"), "/fuzz/corpus/elf/alone"));
 
@@ -212,7 +213,7 @@ mod tests {
     fn names_that_all_which_is_inlined_shares_do_not_make_a_small_file_take_gigabytes() {
         // A unit that covers everything, a function that covers everything, and a hundred functions inlined into it, which refer to one
         // name.
-        let told = |name: usize| {
+        let reported = |name: usize| {
             let abbreviations = [
                 &[1, 0x11, 1, 0x11, 0x01, 0x12, 0x06, 0, 0][..], // compile_unit: low_pc address, high_pc data4
                 &[2, 0x2E, 1, 0x03, 0x0E, 0x11, 0x01, 0x12, 0x06, 0, 0], // subprogram: name strp, the same
@@ -238,16 +239,16 @@ mod tests {
         };
         let long = TEXT_OF_ONE + 1;
         for (name, most) in [(long, 0), (TEXT_OF_ONE / 4, 4), (8, 101)] {
-            assert_eq!(told(name).len(), most, "{name}");
+            assert_eq!(reported(name).len(), most, "{name}");
         }
         // It takes more reading than is allowed for one address.
-        let lines = told(READS_OF_ONE);
+        let lines = reported(READS_OF_ONE);
         assert!(lines.len() <= 101 && lines.iter().all(|line| line.function.is_none()));
     }
 
     #[test]
     fn attributes_without_bytes_do_not_make_a_small_file_take_minutes() {
-        // A million functions of one byte, each with two hundred thousand flags that have none.
+        // A million functions of one byte, each with two hundred thousand flags without content.
         let (unit_of_all, flag) = ([1, 0x11, 1, 0x11, 0x01, 0x12, 0x06, 0, 0], [0x3F, 0x19]);
         let mut abbreviations = [&unit_of_all[..], &[2, 0x2E, 0]].concat();
         abbreviations.extend(flag.repeat(200_000));

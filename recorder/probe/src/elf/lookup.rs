@@ -1,6 +1,6 @@
 //! The functions that some addresses are in, without keeping a file's symbols: a browser has a million of them.
 //!
-//! Symbol tables are not sorted, and are read in pieces, twice:
+//! Symbol tables are not sorted. They are read twice, in pieces:
 //!
 //! ```text
 //!   first     of each address, the last beginning of a function before it     0x1000  0x1040  0x1040 ...
@@ -155,7 +155,7 @@ impl<'f> Source<'f> {
 /// in ascending order. The first of `files` contains the code; all of them have symbols of the same build.
 ///
 /// # Errors
-/// When a file is not an ELF file, or a symbol table is not within it.
+/// Returns an error when a file is not an ELF file, or a symbol table is not within it.
 pub fn functions_at(
     files: &[File],
     addresses: &[u64],
@@ -263,7 +263,7 @@ fn end_of(symbol: &Sym64<Endianness>, endian: Endianness) -> u64 {
 /// The address of the global label or function with this name.
 ///
 /// # Errors
-/// When it is not an ELF file, or a symbol table is not within it.
+/// Returns an error when it is not an ELF file, or a symbol table is not within it.
 pub fn label(file: &File, wanted: &str) -> Result<Option<u64>, ElfError> {
     let (source, _) = Source::new(file)?;
     let mut found = None;
@@ -362,7 +362,7 @@ mod tests {
             read
         };
         assert!(read_all(&source) > 5000);
-        // As far as a thousand pieces reach, whatever the other symbols are called.
+        // Reads as far as a thousand pieces reach, whatever names the other symbols have.
         source.tables.iter_mut().for_each(|table| table.left = Cell::new(0));
         source.tables[0].left.set(1000 * NAME_PIECE as u64);
         assert!((1..=1000).contains(&read_all(&source)));

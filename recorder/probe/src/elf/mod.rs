@@ -2,8 +2,8 @@
 //!
 //! [`Elf`] is a view: it reads data on demand, from anything that implements
 //! `ReadRef`, so that a browser's gigabyte of debug information is not loaded to
-//! find one function. Files come from users and containers, so every number in
-//! them is checked before use; an impossible one is an [`ElfError`].
+//! find one function. Files come from users and containers, so every number in them is checked before use; an impossible number is an
+//! [`ElfError`].
 
 mod bounds;
 mod cpp;
@@ -79,7 +79,7 @@ impl fmt::Display for Arch {
 pub struct Segment {
     /// Where it is mapped, before the loader moves the file.
     pub address: u64,
-    /// How much of it is in the file, in bytes.
+    /// The size of the part that is in the file, in bytes.
     pub size: u64,
     /// Where in the file it begins, in bytes.
     pub offset: u64,
@@ -114,12 +114,12 @@ impl<'d, R: ReadRef<'d>> fmt::Debug for Elf<'d, R> {
 /// Opens a file for [`Elf::parse`].
 ///
 /// # Errors
-/// When it cannot be opened, or is not a regular file.
+/// Returns an error when it cannot be opened, or is not a regular file.
 pub fn open(path: &Path) -> std::io::Result<ReadCache<File>> {
     regular::open(path).map(ReadCache::new)
 }
 
-/// The file at `path` for [`Elf::parse`], and its version, which is read first, so that a concurrent write is detected.
+/// The file at `path` for [`Elf::parse`], and its version; the version is read first, so that a concurrent write is detected.
 ///
 /// # Errors
 /// As for [`open`].
@@ -132,7 +132,7 @@ pub fn open_version(path: &Path) -> std::io::Result<(FileVersion, FileData)> {
 /// A file for [`Elf::parse`], which is read on demand.
 pub type FileData = ReadCache<File>;
 
-/// A file that is open already, for [`Elf::parse`].
+/// An already open file for [`Elf::parse`].
 pub fn data_of(file: File) -> FileData {
     ReadCache::new(file)
 }
@@ -141,7 +141,7 @@ impl<'d, R: ReadRef<'d>> Elf<'d, R> {
     /// Looks at the headers.
     ///
     /// # Errors
-    /// When it is not an ELF file, or not a program or library for a supported processor.
+    /// Returns an error when it is not an ELF file, or not a program or library for a supported processor.
     pub fn parse(data: R) -> Result<Elf<'d, R>, ElfError> {
         error::check_identity(data)?;
         let damaged = |_| ElfError::Damaged("its header");
@@ -221,7 +221,7 @@ impl<'d, R: ReadRef<'d>> Elf<'d, R> {
     /// The bytes of a section and its address, if there is a section with that name.
     ///
     /// # Errors
-    /// When the section exists but is not within the file.
+    /// Returns an error when the section exists but is not within the file.
     pub fn section(&self, name: &str) -> Result<Option<(&'d [u8], u64)>, ElfError> {
         let Some((_, header)) = self.sections.section_by_name(self.endian, name.as_bytes()) else {
             return Ok(None);

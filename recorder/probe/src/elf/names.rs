@@ -5,8 +5,8 @@ use std::fmt::{self, Write};
 
 use super::cpp;
 
-/// A name longer than this is shown in the linker's form. Repeated parts make the readable form of a name exponentially longer than the
-/// mangled one, if the name is crafted that way.
+/// A name longer than this is shown in the linker's form. Repeated parts can make the readable form of a name exponentially longer than the
+/// mangled one, if the name is crafted for that.
 const LONGEST: usize = 16 * 1024;
 
 /// Work limit for a name, in steps: a number for each of its bytes, and a constant. A byte of text is a step.
@@ -20,7 +20,7 @@ const CHEAP_BESIDES: usize = 64;
 /// The total budget for all names of a file beyond that: a second or two.
 const STEPS_OF_ALL: usize = 1 << 27;
 
-/// The steps that are left for the expensive names of a file.
+/// The remaining steps for the expensive names of a file.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Budget(usize);
 
@@ -47,8 +47,8 @@ impl<'a> Names<'a> {
         Names::within(&mut Budget::default(), raw)
     }
 
-    /// Makes the forms of a name, one of many. When the budget is spent, names that are more expensive than those of compilers are shown in
-    /// the linker's form.
+    /// Makes the forms of a name, one of many. When the budget is used up, names that are more expensive than those of compilers are shown
+    /// in mangled form.
     pub fn within(budget: &mut Budget, raw: &'a str) -> Names<'a> {
         let cheap = raw.len() * CHEAP + CHEAP_BESIDES;
         let mut steps = cheap.saturating_add(budget.0);
@@ -112,7 +112,7 @@ fn without_generics(name: &str) -> &str {
         }
         if depth == 0 {
             let family = name[..at].trim_end_matches("::");
-            // <T as Trait> has nothing in front.
+            // <T as Trait> has no prefix.
             return if family.is_empty() { name } else { family };
         }
     }

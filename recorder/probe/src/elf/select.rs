@@ -13,13 +13,13 @@ pub struct Selection<'a> {
     /// The function, by the name that matched.
     pub function: &'a Function,
     /// Its displayed name: the readable name without parameters, or with them if they are needed to distinguish it from another selected
-    /// one.
+    /// function.
     pub name: String,
 }
 
-/// How a pattern matched a name, the most certain way first.
+/// How a pattern matched a name, the most reliable way first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-enum Way {
+enum MatchKind {
     Raw,
     /// The readable name with parameters.
     Full,
@@ -33,18 +33,18 @@ enum Way {
 /// The functions that `pattern` matches, by address, each address once.
 ///
 /// A pattern that is a name is used as that name, even if it contains a `*` like C++ types. Among the ways to interpret a name, only the
-/// most exact one that finds something counts: `f` does not match `f<int>` if there is an `f`.
+/// most exact one that matches something counts: `f` does not match `f<int>` if there is an `f`.
 pub fn select<'a>(functions: &'a Functions, pattern: &str) -> Vec<Selection<'a>> {
     let wanted = squeeze(pattern);
     let glob = glob::is_glob(pattern).then(|| glob::of_name(&wanted));
-    let mut found: BTreeMap<Way, BTreeMap<u64, (&'a Function, Names<'a>)>> = BTreeMap::new();
+    let mut found: BTreeMap<MatchKind, BTreeMap<u64, (&'a Function, Names<'a>)>> = BTreeMap::new();
     let mut budget = Budget::default();
     for function in &functions.all {
         let names = Names::within(&mut budget, &function.raw);
         // A glob never matches the parts that the compiler split off functions.
         let glob = glob.as_ref().filter(|_| !function.is_split_off());
         if let Some(way) = meant(&wanted, glob, &names) {
-            // The best name of an address is first, and is kept.
+            // The best name of an address comes first and is used.
             found.entry(way).or_default().entry(function.address).or_insert((function, names));
         }
     }
@@ -63,15 +63,19 @@ pub fn select<'a>(functions: &'a Functions, pattern: &str) -> Vec<Selection<'a>>
         .collect()
 }
 
-fn meant(wanted: &str, glob: Option<&Pattern>, names: &Names<'_>) -> Option<Way> {
-    let ways = [(Way::Raw, names.raw), (Way::Full, &names.full), (Way::Short, &names.short)];
+fn meant(wanted: &str, glob: Option<&Pattern>, names: &Names<'_>) -> Option<MatchKind> {
+    let ways = [
+        (MatchKind::Raw, names.raw),
+        (MatchKind::Full, &names.full),
+        (MatchKind::Short, &names.short),
+    ];
     let literal = ways
         .into_iter()
-        .chain([(Way::Family, names.family())])
+        .chain([(MatchKind::Family, names.family())])
         .find(|(_, name)| *squeeze(name) == *wanted);
     if let Some((way, _)) = literal {
         return Some(way);
     }
     let by_glob = |glob: &Pattern| ways.iter().any(|(_, name)| glob.matches(&squeeze(name)));
-    glob.is_some_and(by_glob).then_some(Way::Glob)
+    glob.is_some_and(by_glob).then_some(MatchKind::Glob)
 }

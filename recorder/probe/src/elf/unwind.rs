@@ -28,7 +28,7 @@ const ENTRY: usize = 8;
 
 impl<'d, R: ReadRef<'d>> Elf<'d, R> {
     /// Where the code that contains `address` begins, by the index of unwind information; an
-    /// instruction begins there. `None` when there is no such index or nothing before `address`.
+    /// instruction begins there. `None` if there is no such index, or no entry before `address`.
     pub(crate) fn code_start(&self, address: u64) -> Option<u64> {
         let headers = self.header.program_headers(self.endian, self.data).ok()?;
         let header =
@@ -38,7 +38,7 @@ impl<'d, R: ReadRef<'d>> Elf<'d, R> {
         }
         let bytes = header.data(self.endian, self.data).ok()?;
         let start = last_start(bytes, header.p_vaddr(self.endian), address)?;
-        // A table that is not sorted, or not of this file, is meaningless.
+        // A table that is not sorted, or that belongs to another file, is meaningless.
         (start <= address && self.is_executable(start)).then_some(start)
     }
 }

@@ -1,13 +1,13 @@
-//! Why a spec's BINARY is not found.
+//! The reason why a spec's BINARY is not found.
 
 use std::io;
 use std::path::{Path, PathBuf};
 
-/// Why a spec's BINARY is not found.
+/// The reason why a spec's BINARY is not found.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum LocateError {
-    /// There is nothing before the colon, and no COMMAND or process to record.
+    /// There is no text before the colon, and no COMMAND or process to record.
     #[error(":SYMBOL is a function of COMMAND, and there is no COMMAND or -p PID: name the binary")]
     NoCommand,
     /// COMMAND does not exist.

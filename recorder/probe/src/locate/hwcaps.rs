@@ -29,7 +29,7 @@ pub(super) fn levels() -> Vec<&'static str> {
     Vec::new()
 }
 
-/// The loader's preference for a library at `path`: higher is better, `None` is never used.
+/// The loader's preference for a library at `path`: higher is better, `None` means that it is never used.
 pub(super) fn preference(path: &Path, levels: &[&str]) -> Option<usize> {
     let mut components = path.components().map(|component| component.as_os_str());
     if !components.any(|component| component == "glibc-hwcaps") {

@@ -120,7 +120,7 @@ impl<'a> Search<'a> {
             .iter()
             .filter(|entry| meant(entry))
             .filter_map(|entry| Some((hwcaps::preference(&entry.path, &self.levels)?, entry)));
-        // The first of equal ones.
+        // The first of several equal ones.
         liked.rev().max_by_key(|(preference, _)| *preference).map(|(_, entry)| entry)
     }
 

@@ -86,10 +86,10 @@ pub struct Located {
     pub root: PathBuf,
 }
 
-/// Finds the file that `binary` names: a single one, unless the processes to record see different files.
+/// Finds the file that `binary` names: a single file, unless the processes to record see different files.
 ///
 /// # Errors
-/// When there is no such file, or there is no COMMAND or process that it could belong to.
+/// Returns an error if there is no such file, or there is no COMMAND or process that it could belong to.
 pub fn locate(binary: &Binary, context: &Context) -> Result<Vec<Located>, LocateError> {
     let mut found: Vec<(Located, (u64, u64))> = Vec::new();
     for located in candidates(binary, context)? {
@@ -153,7 +153,7 @@ fn named(name: &str, context: &Context) -> Result<Vec<Located>, LocateError> {
     })
 }
 
-/// Looks for something below the roots of all processes, or here if there are none.
+/// Looks for a file below the roots of all processes, or below this process's root if there are none.
 fn per_root(
     context: &Context,
     find: impl Fn(&Path) -> Result<Located, LocateError>,

@@ -1,8 +1,7 @@
 //! Paths below another root directory.
 //!
-//! `/proc/PID/root/lib/libc.so.6` leads out of the container if a link on the way
-//! is absolute, since the kernel then starts at fxtrec's own root. So links are
-//! followed here, as the process would.
+//! `/proc/PID/root/lib/libc.so.6` leads out of the container if a link on the way is absolute, because the kernel then starts at fxtrec's
+//! own root. So links are followed here, as the process would.
 
 use std::collections::VecDeque;
 use std::ffi::OsString;

@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 
 use object::ReadRef;
 
-use super::args::{self, Arguments, FetchArg, Moment};
+use super::args::{self, Arguments, FetchArg, FetchPoint};
 use super::elf::{self, Elf, Functions, Selection};
 use super::error::{Problem, Symbols};
 use super::locate::{self, Context, Located};
@@ -16,15 +16,14 @@ use super::{FileVersion, ProbeError, Site, SiteKind};
 use fxtrec_units::glob::is_glob;
 use fxtrec_units::nearest::nearest;
 
-/// How many names that are similar to a mistyped one are shown.
+/// The number of names similar to a mistyped one that are shown.
 const SHOWN: usize = 4;
 
 /// Finds the locations that a spec names: one, or several for a glob, for a name that several functions have, and for a USDT probe that was
 /// inlined.
 ///
 /// # Errors
-/// When there is no such binary or function, or a probe there would break the program or cannot fetch
-/// its arguments.
+/// Returns an error if there is no such binary or function, or a probe there would break the program or cannot fetch its arguments.
 pub fn resolve(spec: &Spec, context: &Context) -> Result<Vec<Site>, ProbeError> {
     resolve_all(spec, context).map_err(|problem| ProbeError { spec: spec.text.clone(), problem })
 }
@@ -94,8 +93,8 @@ impl<'d, R: ReadRef<'d>> File<'_, 'd, R> {
         if selected.is_empty() {
             return Err(self.no_function(pattern));
         }
-        // A glob may skip what cannot be probed. A name that an old version of the function has as well must not silently select that
-        // version.
+        // A glob may skip functions that cannot be probed. A name that an old version of the function has as well must not silently select
+        // that version.
         let strict = !is_glob(pattern);
         let (chosen, plain): (Vec<_>, Vec<_>) =
             selected.into_iter().partition(|selection| selection.function.chooses);
@@ -279,14 +278,14 @@ impl<'d, R: ReadRef<'d>> File<'_, 'd, R> {
 /// At a return probe everything is fetched at the return.
 fn at_return(args: &mut Vec<FetchArg>) {
     for arg in args.iter_mut() {
-        arg.moment = Moment::Return;
+        arg.moment = FetchPoint::Return;
     }
     if args.is_empty() {
         args.push(FetchArg {
             name: "ret".to_owned(),
             fetch: "$retval:s64".to_owned(),
             kind: args::ArgKind::Signed(args::Width::Bits64),
-            moment: Moment::Return,
+            moment: FetchPoint::Return,
         });
     }
 }

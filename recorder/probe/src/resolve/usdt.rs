@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use object::ReadRef;
 
 use super::{File, SHOWN};
-use crate::args::{self, Arguments, FetchArg, Moment};
+use crate::args::{self, Arguments, FetchArg, FetchPoint};
 use crate::error::Problem;
 use crate::spec::Spec;
 use crate::usdt::{self, Probe};
@@ -107,7 +107,7 @@ impl<'d, R: ReadRef<'d>> File<'_, 'd, R> {
                     name: format!("arg{}", index + 1),
                     fetch: format!("{}:{}", operand.fetch, operand.kind),
                     kind: operand.kind,
-                    moment: Moment::Hit,
+                    moment: FetchPoint::Hit,
                 });
             }
         }

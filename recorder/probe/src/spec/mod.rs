@@ -7,8 +7,7 @@
 //! ARG = [NAME=]VALUE[:TYPE]
 //! ```
 //!
-//! Parsing needs only the text, so clap can do it; [`resolve`](super::resolve())
-//! checks whether there is such a binary or function.
+//! Parsing needs only the text, so clap can do it; [`resolve`](super::resolve()) checks whether the binary and the function exist.
 
 mod cursor;
 mod error;

@@ -21,7 +21,7 @@ pub(super) fn spec(text: &str) -> Result<Spec, SpecError> {
     Ok(Spec { text: text.to_owned(), name, binary, place, mode, args })
 }
 
-/// `NAME=` in front of everything. A path that contains `=` is not one: names have no slash.
+/// `NAME=` in front of everything. A path that contains `=` is not an assignment: names have no slash.
 fn name(cursor: &mut Cursor<'_>) -> Result<Option<String>, SpecError> {
     let mut ahead = *cursor;
     let name = ahead.take_while(|c| !c.is_whitespace() && !"=:/%\"".contains(c));

@@ -1,8 +1,7 @@
 //! The location of a probe in a file: a function with an offset and a mode, an address, a USDT probe.
 //!
 //! Names in C++ and Rust contain blanks, colons, brackets, plus and percent signs. So a function's name ends at a blank outside of all
-//! brackets that does not belong to `operator new` or to a `const` after the parameters; names that cannot be written that way can be put
-//! in double quotes.
+//! brackets that does not belong to `operator new` or to a `const` after the parameters; other names can be written in double quotes.
 
 use super::cursor::Cursor;
 use super::value::parse_number;
@@ -10,7 +9,7 @@ use super::{Mode, ProbePoint, SpecError};
 
 const MODES: &str = "expected return or span after '%'";
 
-/// Operators with characters that otherwise have a meaning here, longer ones first.
+/// Operators with characters that otherwise have a meaning here, the longer ones first.
 const OPERATORS: [&str; 15] =
     ["<=>", "<<=", ">>=", "->*", "<<", ">>", "<=", ">=", "->", "()", "[]", "%=", "<", ">", "%"];
 

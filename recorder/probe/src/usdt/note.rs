@@ -7,9 +7,8 @@
 //! provider\0 name\0 arguments\0, padded to 4 bytes
 //! ```
 //!
-//! Prelinking moves a program's sections without touching such notes; then the
-//! base that the note remembers differs from where `.stapsdt.base` is, by as
-//! much as the other two addresses have to be moved.
+//! Prelinking moves a program's sections without updating such notes; the base that the note contains then differs from the address of
+//! `.stapsdt.base` by the distance by which the other two addresses have to be moved.
 
 use object::ReadRef;
 
@@ -21,7 +20,7 @@ const OWNER: &[u8] = b"stapsdt\0";
 const TYPE: u32 = 3;
 const ADDRESSES: usize = 3 * size_of::<u64>();
 
-/// A USDT probe at one location; a probe that the compiler inlined several times is several.
+/// A USDT probe at one location; a probe that the compiler inlined several times counts as several.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Probe {
     /// Its provider, usually the program or library.
@@ -57,10 +56,10 @@ pub enum UsdtError {
 /// The USDT probes of a file, by provider, name and address.
 ///
 /// # Errors
-/// When its notes are damaged.
+/// Returns an error when its notes are damaged.
 pub fn probes<'d, R: ReadRef<'d>>(elf: &Elf<'d, R>) -> Result<Vec<Probe>, UsdtError> {
     let Some((notes, _)) = elf.section(SECTION)? else { return Ok(Vec::new()) };
-    // Only its address matters, and sections without bytes have one, too.
+    // Only its address is relevant, and sections without bytes have an address too.
     let base = elf.section(BASE_SECTION)?.map(|(_, address)| address);
     parse(notes, base)
 }

@@ -7,9 +7,9 @@ use fxt_reader::record::{Args, Event, EventKind};
 use fxtrec_sched::{SwitchArgs, Threads, WakeupFacts, cpu_of};
 
 use super::cpu::CpuState;
+use super::earlier_queues::EarlierQueues;
 use super::records::number;
 use super::thread::{BY_INTERRUPT, Live};
-use super::way::Way;
 use super::{Analysis, Moved, Observer};
 use crate::facts::{FactTallies, HostSteal, Quota};
 use fxtrec_gates::Metric;
@@ -112,26 +112,29 @@ impl<O: Observer> Analysis<O> {
             let (time, thread) = (Nanos(now), event.thread.thread);
             self.observer.moved(&Moved { time, thread, from, to });
         }
-        let key = self.roster.key(koid, &self.selection.threads);
-        let before = *self.roster.thread(key);
-        let Some(from) = self.cpus.machine.migrate(&mut self.roster, key, to) else {
+        let key = self.thread_figures.key(koid, &self.selection.threads);
+        let before = *self.thread_figures.thread(key);
+        let Some(from) = self.cpus.machine.migrate(&mut self.thread_figures, key, to) else {
             return true;
         };
-        let live = self.roster.live(key.slot);
+        let live = self.thread_figures.live(key.slot);
         if self.cpus.get(to.0).counted {
             live.facts.get_or_insert_default().moved += 1;
         }
         if !self.cpus.machine.knows(&before) {
             return true;
         }
-        let mut way = live.way.take().filter(|way| way.begin == before.since.0);
-        way.get_or_insert_with(|| Box::new(Way::new(before.since.0))).pass(
+        let mut earlier_queues = live
+            .earlier_queues
+            .take()
+            .filter(|earlier_queues| earlier_queues.begin == before.since.0);
+        earlier_queues.get_or_insert_with(|| Box::new(EarlierQueues::new(before.since.0))).pass(
             (from, to),
             now,
             before.state.is_throttled(),
             &self.cpus.get(from.0).history,
         );
-        live.way = way;
+        live.earlier_queues = earlier_queues;
         if !before.state.is_throttled() {
             self.cpus.dequeue(from.0, now);
             self.cpus.enqueue(to.0, now);

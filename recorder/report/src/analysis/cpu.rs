@@ -5,8 +5,8 @@ use std::collections::VecDeque;
 use fxt_reader::{Cpu, Nanos};
 use fxtrec_sched::Machine;
 
-use super::history::{History, Tenant};
-use super::roster::Key;
+use super::history::{History, OnCpu};
+use super::thread_figures::Key;
 use crate::facts::FactTallies;
 use crate::selection::Selection;
 use crate::tally::Tally;
@@ -17,11 +17,11 @@ const MOST_MARKS: usize = 256;
 pub(super) type Occupant = fxtrec_sched::Occupant<Key>;
 
 /// The occupant of a CPU, as its history stores it.
-pub(super) fn tenant(occupant: Occupant) -> Tenant {
+pub(super) fn on_cpu(occupant: Occupant) -> OnCpu {
     match occupant {
-        Occupant::Idle => Tenant::Idle,
-        Occupant::NotRecorded => Tenant::Unknown,
-        Occupant::Thread(key) => Tenant::Thread(key.koid),
+        Occupant::Idle => OnCpu::Idle,
+        Occupant::NotRecorded => OnCpu::Unknown,
+        Occupant::Thread(key) => OnCpu::Thread(key.koid),
     }
 }
 
@@ -30,7 +30,7 @@ pub(super) fn tenant(occupant: Occupant) -> Tenant {
 struct Burden(u64);
 
 impl Burden {
-    /// One CPU runs a thread and has others queued. The lower 32 bits count these CPUs, the upper 32 bits the free ones.
+    /// One CPU runs a thread and has others queued. The lower 32 bits count these CPUs; the upper 32 bits count the free CPUs.
     const QUEUED: Burden = Burden(1);
     /// One CPU is idle and has nothing queued.
     const FREE: Burden = Burden(0x1_0000_0000);
@@ -118,8 +118,8 @@ impl Queue {
 impl CpuState {
     fn new(begin: u64, counted: bool) -> CpuState {
         let mut history = History::default();
-        // An empty history has room.
-        let _ = history.push(begin, Tenant::Unknown);
+        // An empty history has free capacity.
+        let _ = history.push(begin, OnCpu::Unknown);
         CpuState {
             koid: 0,
             cut: None,
@@ -162,7 +162,7 @@ impl CpuState {
     }
 }
 
-/// The relation of all CPUs: whether one has a queue while another is free.
+/// The relation between all CPUs: whether one has a queue while another is free.
 ///
 /// This is branch-free, since on a busy machine it changes all the time and is unpredictable.
 #[derive(Debug, Default)]
@@ -317,7 +317,7 @@ impl Cpus {
                 state.inferred += u64::from(inferred);
             }
             state.cut = None;
-            state.history.push(now, tenant(occupant))
+            state.history.push(now, on_cpu(occupant))
         })
     }
 

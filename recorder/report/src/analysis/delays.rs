@@ -5,8 +5,8 @@ use fxtrec_blame::worst::{self, KEPT};
 use fxtrec_sched::Thread;
 use rustc_hash::FxHashMap;
 
-use super::roster::Roster;
 use super::thread::{BY_INTERRUPT, Live};
+use super::thread_figures::ThreadFigures;
 use super::{Analysis, Observer};
 use crate::model::{Delay, Span};
 use fxtrec_blame::threads::Known;
@@ -121,11 +121,11 @@ impl<O: Observer> Analysis<O> {
     fn asks_about(&self, koid: u64, chosen: bool) -> bool {
         match (self.selection.threads.is_everything(), self.family.process) {
             (false, _) => chosen,
-            (true, Some(_)) => self.family.has(&self.roster, koid),
+            (true, Some(_)) => self.family.has(&self.thread_figures, koid),
             (true, None) => {
                 let is_left_out = self.selection.leaves_out_recorder()
-                    && self.family.is_recorder(&self.roster, koid);
-                !is_left_out && (!self.narrow || self.roster.is_in_scope(koid))
+                    && self.family.is_recorder(&self.thread_figures, koid);
+                !is_left_out && (!self.narrow || self.thread_figures.is_in_scope(koid))
             }
         }
     }
@@ -142,15 +142,15 @@ impl<O: Observer> Analysis<O> {
     /// A thread got a CPU after a delay that is among its longest: it has been runnable since `before.since`.
     #[cold]
     pub(super) fn note_delay(&mut self, slot: u32, before: Thread, length: u64) {
-        let live = self.roster.live(slot);
+        let live = self.thread_figures.live(slot);
         let (koid, chosen, waker, call) = (live.koid, live.chosen, live.waker, live.woken_from);
         let able = before.since.0;
-        let process = self.roster.process(koid);
-        let is_own = process.is_some() && process == self.roster.process(waker);
+        let process = self.thread_figures.process(koid);
+        let is_own = process.is_some() && process == self.thread_figures.process(waker);
         let from = self.now.saturating_sub(length);
         let late = Late { from, able, to: self.now, waker, is_own, call };
         let is_asked = self.asks_about(koid, chosen);
-        let live = self.roster.live(slot);
+        let live = self.thread_figures.live(slot);
         if !is_asked {
             // The thread may turn out to be COMMAND's, so this is not final.
             live.delay_floor = live.delay_floor.max(length);
@@ -164,14 +164,14 @@ impl<O: Observer> Analysis<O> {
     /// The worst delay of all, once all delays are known.
     pub(super) fn worst_delay(&mut self, recorded: u64) -> Option<Delay> {
         let counts = self.counts();
-        let Roster { delays, .. } = &mut self.roster;
+        let ThreadFigures { delays, .. } = &mut self.thread_figures;
         let (chosen, call) = delays.worst(recorded, counts)?;
         let worst::Delay { koid, from, able, to, waker } = chosen;
         Some(Delay {
-            thread: self.roster.party(koid),
+            thread: self.thread_figures.thread_info(koid),
             span: Span { begin: Nanos(from), end: Nanos(to) },
             able: Nanos(able),
-            waker: waker.map(|waker| self.roster.party(waker)),
+            waker: waker.map(|waker| self.thread_figures.thread_info(waker)),
             call,
         })
     }

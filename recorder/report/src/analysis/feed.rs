@@ -9,7 +9,7 @@
 //!                                     said: | facts |   bytes: | a thread's name | ...
 //! ```
 //!
-//! A few batches circulate. A batch is handed over when it is full, or when the reader has to wait for more of the trace. The analysis sees
+//! A few batches circulate. A batch is handed over when it is full, or when the reader has to wait for more of the trace. The analysis gets
 //! the same records in the same order as in a pass with one thread, so the results are the same. From a damaged record on, one thread does
 //! both, because the reader's state for such a record cannot be handed over.
 
@@ -29,7 +29,7 @@ use fxtrec_sched::{SwitchArgs, UsualArgs, unsigned};
 
 use super::Analysis;
 use super::causes::about_wakeup;
-use super::records::{FXTREC, SCHED, Told};
+use super::records::{FXTREC, SCHED, SeenEvents};
 
 /// The number of batches that circulate.
 const BATCHES: usize = 4;
@@ -66,8 +66,8 @@ enum Kind {
     ThrottledWakeup,
     /// The next record in the bytes.
     Record,
-    /// The bits in `other` show the content of the trace, in addition to earlier ones.
-    Told,
+    /// The bits in `other` describe the content of the trace, in addition to earlier bits.
+    SeenEvents,
 }
 
 #[derive(Debug, Default)]
@@ -97,7 +97,7 @@ pub(super) enum Fate {
     End,
     /// At the end of the selected part of the trace.
     Over,
-    /// At a damaged record; one thread has to continue.
+    /// At a damaged record; from here one thread has to continue.
     Damage,
 }
 
@@ -122,7 +122,7 @@ pub(super) fn pass(
         full,
         empty,
         usual_args: analysis.usual_args,
-        told: analysis.told,
+        seen: analysis.seen,
         own: analysis.own,
         recorders: analysis.recorders.clone(),
     };
@@ -165,7 +165,7 @@ struct Feeder {
     empty: Receiver<Batch>,
     /// The state of the analysis at this record.
     usual_args: UsualArgs,
-    told: Told,
+    seen: SeenEvents,
     own: Option<ProviderId>,
     recorders: Recorders,
 }
@@ -267,10 +267,11 @@ impl Feeder {
                 self.record(item)
             }
             Record::Event(event) => {
-                let told = self.told.with(Told::of(event.kind, item.provider, self.own));
-                let is_known = told == self.told;
-                self.told = told;
-                is_known || self.push(Fed { kind: Kind::Told, other: told.0.into(), ..NOTHING })
+                let seen = self.seen.with(SeenEvents::of(event.kind, item.provider, self.own));
+                let is_known = seen == self.seen;
+                self.seen = seen;
+                is_known
+                    || self.push(Fed { kind: Kind::SeenEvents, other: seen.0.into(), ..NOTHING })
             }
             Record::ProviderInfo(info) => {
                 if info.name == FXTREC {
@@ -307,7 +308,7 @@ const NOTHING: Fed = Fed {
     cpu: Cpu(0),
     call: 0,
     state: ThreadState::Running,
-    kind: Kind::Told,
+    kind: Kind::SeenEvents,
 };
 
 /// The number of the system call that a switch names, if it has no other arguments except weights. `None` if it may have other facts.
@@ -397,8 +398,8 @@ impl Analysis<()> {
                     rest = behind;
                     self.fed_record(fed.time, bytes, decoder)
                 }
-                Kind::Told => {
-                    self.told = self.told.with(Told(fed.other as u8));
+                Kind::SeenEvents => {
+                    self.seen = self.seen.with(SeenEvents(fed.other as u8));
                     true
                 }
             };

@@ -7,10 +7,10 @@ use fxt_reader::{Koid, Nanos};
 use fxtrec_sched::{CpuInterval, Threads};
 
 use super::cpu::Occupant;
-use super::records::Told;
-use super::roster::{freeze, freeze_facts};
+use super::records::SeenEvents;
 use super::switches::shown;
 use super::thread::metric;
+use super::thread_figures::{freeze, freeze_facts};
 use super::{Analysis, Observer, Ran};
 use crate::model::{CpuReport, Load, Report, Span, Stats, ThreadReport};
 use fxtrec_gates::Metric;
@@ -21,7 +21,7 @@ impl<O: Observer> Analysis<O> {
         self.settle_dropping();
         let end = self.now;
         let most = self.worst.most();
-        let (idle_wakeups, folded) = (self.ignored_wakeups, self.roster.folded);
+        let (idle_wakeups, folded) = (self.ignored_wakeups, self.thread_figures.folded);
         let span = match self.span {
             Some(span) if self.active => Span { begin: span.begin, end: Nanos(end) },
             _ => Span::default(),
@@ -52,10 +52,10 @@ impl<O: Observer> Analysis<O> {
         let unconserved = Duration::from_nanos(self.cpus.unconserved(end));
         let unconserved = (!narrow).then_some(unconserved);
         let recorded = end.saturating_sub(span.begin.0);
-        self.roster.add_delays();
+        self.thread_figures.add_delays();
         let delay = self.worst_delay(recorded);
-        let names_left_out = self.roster.told.left_out;
-        let mut threads = self.roster.finish(&self.family);
+        let names_left_out = self.thread_figures.name_budget.left_out;
+        let mut threads = self.thread_figures.finish(&self.family);
         let longest = |thread: &ThreadReport| thread.metric(Metric::RunQueue).max();
         threads.sort_by_key(|thread| (Reverse(longest(thread)), thread.koid));
         let total = Stats::merge(threads.iter().map(|thread| &thread.stats));
@@ -72,12 +72,12 @@ impl<O: Observer> Analysis<O> {
             unconserved,
             losses: self.losses,
             idle_wakeups,
-            has_counters: self.told.has(Told::COUNTERS),
+            has_counters: self.seen.has(SeenEvents::COUNTERS),
             counters: None,
             locks: None,
-            may_have_spans: self.told.has(Told::SPANS) || self.wanted.to != u64::MAX,
-            has_spans: self.told.has(Told::SPANS),
-            has_app_spans: self.told.has(Told::APP_SPANS),
+            may_have_spans: self.seen.has(SeenEvents::SPANS) || self.wanted.to != u64::MAX,
+            has_spans: self.seen.has(SeenEvents::SPANS),
+            has_app_spans: self.seen.has(SeenEvents::APP_SPANS),
             worst_span: None,
             too_many_spans: false,
             names_left_out,
@@ -131,8 +131,8 @@ impl<O: Observer> Analysis<O> {
                 Occupant::NotRecorded => {}
                 Occupant::Thread(key) => {
                     on.busy = on.busy.saturating_add(ran);
-                    if self.roster.is_kept(key) {
-                        let live = self.roster.live(key.slot);
+                    if self.thread_figures.is_kept(key) {
+                        let live = self.thread_figures.live(key.slot);
                         live.cpu_time = live.cpu_time.saturating_add(ran);
                         live.tallies[Metric::Slice.index()].censor();
                         on.tallies[Metric::Slice.index()].censor();
@@ -144,7 +144,7 @@ impl<O: Observer> Analysis<O> {
 
     /// Threads that still wait at the end.
     fn cut_waits(&mut self, end: u64) {
-        for live in self.roster.living() {
+        for live in self.thread_figures.living() {
             self.observer.still(Koid(live.koid), &live.doing, Nanos(end));
             let Some(metric) = metric(live.doing.state) else { continue };
             let on = self.cpus.get(live.doing.cpu.0);

@@ -2,7 +2,8 @@
 //!
 //! A switch appends to a log. When the log is full, it is tidied, which needs the begins of the open waits: everything older than all of
 //! them is dropped, and if much remains, it is folded into *segments*. Instead of slices, a segment holds a sum for each thread. It reaches
-//! from the begin of one open wait to the begin of the next, so every open wait consists of whole segments and of entries of the log.
+//! from the beginning of one open wait to the beginning of the next, so every open wait consists of whole segments and of entries of the
+//! log.
 //!
 //! ```text
 //!  open waits           w1                w2         w3
@@ -17,8 +18,8 @@
 //! segment could have a sum for each thread, so the number of sums is limited too: beyond the limit, the smallest sums of a segment are
 //! dropped, and count as time in which it is unknown which thread had the CPU.
 //!
-//! The end of a wait adds up all of its entries and segments. If thousands of threads wait for one CPU, each of their waits has thousands.
-//! So the additions are limited to [`WORK_PER_SWITCH`] on average; time beyond that in a wait is unknown time, too.
+//! The end of a wait adds up all of its entries and segments. If thousands of threads wait for one CPU, each of their waits has thousands
+//! of sums. So the additions are limited to [`WORK_PER_SWITCH`] on average; time beyond that in a wait is unknown time, too.
 
 use std::cell::Cell;
 use std::time::Duration;
@@ -41,7 +42,7 @@ const MOST_WORK_LEFT: u64 = 1 << 22;
 const FEWEST_SUMS: usize = 8;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Tenant {
+pub(super) enum OnCpu {
     Unknown,
     Idle,
     Thread(u64),
@@ -52,8 +53,8 @@ pub(super) enum Tenant {
 pub(super) struct History {
     /// Contiguous, up to the first entry of the log.
     segments: Vec<Segment>,
-    /// The begin of each occupancy, and its tenant. The last entry still has the CPU.
-    log: Vec<(u64, Tenant)>,
+    /// The begin of each occupancy, and its occupant. The last entry still has the CPU.
+    log: Vec<(u64, OnCpu)>,
     /// The length at which the log is tidied.
     room: usize,
     /// The minimum of `room`.
@@ -97,7 +98,7 @@ pub struct Shares {
     pub named: Vec<(u64, u64)>,
     /// The number of other threads.
     pub more: u64,
-    /// How long the other threads had the CPU in total.
+    /// The total time for which the other threads had the CPU.
     pub others: Duration,
     pub idle: Duration,
     pub unknown: Duration,
@@ -108,24 +109,24 @@ impl Segment {
         Segment { begin, end: begin, ..Segment::default() }
     }
 
-    /// Empties it, but keeps its allocated memory.
+    /// Empties it, but keeps the allocated memory.
     #[inline]
     pub(super) fn reset(&mut self, begin: u64) {
         (self.begin, self.end, self.idle, self.unknown) = (begin, begin, 0, 0);
         self.threads.clear();
     }
 
-    /// `tenant` has the CPU from the end of the segment until `end`, which becomes its new end.
+    /// `on_cpu` has the CPU from the end of the segment until `end`, which becomes its new end.
     #[inline]
-    pub(super) fn extend(&mut self, tenant: Tenant, end: u64) {
+    pub(super) fn extend(&mut self, on_cpu: OnCpu, end: u64) {
         let length = end.saturating_sub(self.end);
         if length == 0 {
             return;
         }
-        match tenant {
-            Tenant::Unknown => self.unknown += length,
-            Tenant::Idle => self.idle += length,
-            Tenant::Thread(koid) => self.threads.add(koid, length),
+        match on_cpu {
+            OnCpu::Unknown => self.unknown += length,
+            OnCpu::Idle => self.idle += length,
+            OnCpu::Thread(koid) => self.threads.add(koid, length),
         }
         self.end = end;
     }
@@ -155,7 +156,7 @@ impl Segment {
         self.unknown += self.threads.trim(most);
     }
 
-    /// Which threads had the CPU, except the given thread, which cannot have had it; the `named` threads that had it longest are listed.
+    /// The threads that had the CPU, except the given thread, which cannot have had it; the `named` threads that had it longest are listed.
     pub(super) fn shares(&self, except: u64, named: usize, shares: &mut Shares) {
         let first = &mut shares.named;
         first.clear();
@@ -186,19 +187,19 @@ impl Segment {
 }
 
 impl History {
-    /// From `time` on, `tenant` has the CPU. True when the log should be tidied.
+    /// From `time` on, `on_cpu` has the CPU. True when the log should be tidied.
     #[inline]
     #[must_use]
-    pub(super) fn push(&mut self, time: u64, tenant: Tenant) -> bool {
-        self.log.push((time, tenant));
+    pub(super) fn push(&mut self, time: u64, on_cpu: OnCpu) -> bool {
+        self.log.push((time, on_cpu));
         self.work_left.set((self.work_left.get() + WORK_PER_SWITCH).min(MOST_WORK_LEFT));
         self.log.len() >= self.room
     }
 
     /// Corrects which thread has the CPU now.
-    pub(super) fn correct(&mut self, tenant: Tenant) {
+    pub(super) fn correct(&mut self, on_cpu: OnCpu) {
         if let Some(last) = self.log.last_mut() {
-            last.1 = tenant;
+            last.1 = on_cpu;
         }
     }
 
@@ -208,7 +209,7 @@ impl History {
         // Afterwards, at least half of the log is free again.
         self.room = self.least.max(2 * open.asked / THREADS_PER_SWITCH);
         let Some(&(last, _)) = self.log.last() else { return };
-        // Waits that begin at the last entry or later are within the last tenant's time.
+        // Waits that begin at the last entry or later are within the last occupant's time.
         open.begins.retain(|&begin| begin < last);
         open.begins.sort_unstable();
         open.begins.dedup();
@@ -248,15 +249,15 @@ impl History {
         let mut segment = self.segments.pop().unwrap_or_else(|| Segment::new(first));
         let mut next = begins.partition_point(|&begin| begin <= segment.begin);
         for pair in self.log.windows(2) {
-            let ((_, tenant), (until, _)) = (pair[0], pair[1]);
+            let ((_, on_cpu), (until, _)) = (pair[0], pair[1]);
             while let Some(&begin) = begins.get(next)
                 && begin < until
             {
-                segment.extend(tenant, begin);
+                segment.extend(on_cpu, begin);
                 self.segments.push(std::mem::replace(&mut segment, Segment::new(begin)));
                 next += 1;
             }
-            segment.extend(tenant, until);
+            segment.extend(on_cpu, until);
         }
         self.segments.push(segment);
         self.log.clear();
@@ -277,46 +278,46 @@ impl History {
         }
     }
 
-    /// Takes this much of the remaining work. If not enough is left, returns false and keeps the rest for a later wait.
+    /// Takes this much of the remaining work. If the remaining budget is not enough, returns false and keeps the rest for a later wait.
     #[inline]
     fn may_add(&self, work: usize) -> bool {
         let left = self.work_left.get().checked_sub(work as u64);
         left.inspect(|left| self.work_left.set(*left)).is_some()
     }
 
-    /// Adds the tenants of the CPU from the end of the sum until `end`, within the remaining budget of work.
+    /// Adds the occupants of the CPU from the end of the sum until `end`, within the remaining budget of work.
     pub(super) fn add_until(&self, end: u64, sum: &mut Segment) {
         let begin = sum.end;
         let since = self.segments.partition_point(|segment| segment.end <= begin);
         for segment in self.segments[since..].iter().take_while(|segment| segment.begin < end) {
             if !self.may_add(1 + segment.threads.len()) {
-                return sum.extend(Tenant::Unknown, end);
+                return sum.extend(OnCpu::Unknown, end);
             }
-            // The tenants in a part of a segment, or in dropped time, are unknown.
+            // The occupants in a part of a segment, or in dropped time, are unknown.
             if segment.begin < begin || segment.end > end {
-                sum.extend(Tenant::Unknown, segment.end.min(end));
+                sum.extend(OnCpu::Unknown, segment.end.min(end));
                 continue;
             }
-            sum.extend(Tenant::Unknown, segment.begin);
+            sum.extend(OnCpu::Unknown, segment.begin);
             sum.append(segment);
         }
         let log = self.log_since(begin);
         if !self.may_add(log.len()) {
-            return sum.extend(Tenant::Unknown, end);
+            return sum.extend(OnCpu::Unknown, end);
         }
         if let Some(&(first, _)) = log.first() {
-            sum.extend(Tenant::Unknown, first.min(end));
+            sum.extend(OnCpu::Unknown, first.min(end));
         }
         let until = log.iter().skip(1).map(|&(from, _)| from.min(end)).chain([end]);
-        for (&(_, tenant), until) in log.iter().zip(until) {
-            sum.extend(tenant, until);
+        for (&(_, on_cpu), until) in log.iter().zip(until) {
+            sum.extend(on_cpu, until);
         }
-        sum.extend(Tenant::Unknown, end);
+        sum.extend(OnCpu::Unknown, end);
     }
 
     /// The log from the entry that was in force at `time`. Most waits began only a few entries ago.
     #[inline]
-    fn log_since(&self, time: u64) -> &[(u64, Tenant)] {
+    fn log_since(&self, time: u64) -> &[(u64, OnCpu)] {
         let mut back = 4;
         while back < self.log.len() && self.log[self.log.len() - back].0 > time {
             back *= 4;

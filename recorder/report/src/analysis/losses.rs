@@ -4,7 +4,7 @@ use fxt_reader::record::Event;
 use fxt_reader::{Cpu, Koid, Nanos, ProviderId};
 use fxtrec_sched::{Occupant, cpu_of};
 
-use super::history::Tenant;
+use super::history::OnCpu;
 use super::records::{FXTREC, number};
 use super::switches::shown_change;
 use super::{Analysis, Observer, Ran, Vacated};
@@ -187,7 +187,7 @@ impl<O: Observer> Analysis<O> {
             next: None,
             said: None,
         });
-        let full = on.history.push(now, Tenant::Unknown);
+        let full = on.history.push(now, OnCpu::Unknown);
         self.cpus.weigh(cpu, now);
         if full {
             self.tidy_history(cpu);
@@ -223,7 +223,7 @@ impl<O: Observer> Analysis<O> {
         }
     }
 
-    /// Events of one CPU, or of any CPU, are missing up to the present time.
+    /// Events of one CPU, or of any CPU, are missing up to the current time.
     fn gap(&mut self, cpu: Option<Cpu>, events: Option<u64>) {
         let now = self.now;
         let mut begin = now;
@@ -237,14 +237,15 @@ impl<O: Observer> Analysis<O> {
         };
         for number in hit {
             begin = begin.min(self.cpus.machine.cpu_state(number).since.0);
-            let lost = self.cpus.machine.gap(&mut self.roster, number, (Nanos(now), Nanos(now)));
+            let lost =
+                self.cpus.machine.gap(&mut self.thread_figures, number, (Nanos(now), Nanos(now)));
             let thread = lost.change.map(|change| Koid(change.thread.koid));
             let (time, cpu) = (Nanos(now), number);
             self.observer.vacated(&Vacated { time, cpu, lost: Some(events), thread });
             let Some(on) = self.cpus.seen(number) else { continue };
-            // Any thread may have had the CPU since its last switch; from now on, it is the thread that is switched out next.
-            on.history.correct(Tenant::Unknown);
-            let full = on.history.push(now, Tenant::Unknown);
+            // Any thread may have had the CPU since its last switch; from now on, the thread that is switched out next has it.
+            on.history.correct(OnCpu::Unknown);
+            let full = on.history.push(now, OnCpu::Unknown);
             if let Some(change) = lost.change {
                 self.observer.changed(&shown_change(&change), None);
                 self.vanished(number, change.thread);

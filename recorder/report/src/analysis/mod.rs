@@ -8,6 +8,7 @@
 mod causes;
 mod cpu;
 mod delays;
+mod earlier_queues;
 mod feed;
 mod finish;
 mod history;
@@ -15,12 +16,11 @@ mod losses;
 mod observer;
 mod recent;
 mod records;
-mod roster;
 mod sleeps;
 mod sums;
 mod switches;
 mod thread;
-mod way;
+mod thread_figures;
 mod worst;
 
 #[cfg(test)]
@@ -45,8 +45,8 @@ use history::Segment;
 pub use history::Shares;
 use losses::{Dropping, Pending};
 pub use observer::{Moved, Names, Observer, Ran, Switched, SwitchedOut, Vacated, Waited, Woken};
-use records::Told;
-use roster::Roster;
+use records::SeenEvents;
+use thread_figures::ThreadFigures;
 use worst::Worst;
 
 /// The number of longest waits to keep, by default.
@@ -71,10 +71,10 @@ impl Default for Options {
 pub struct Analysis<O = ()> {
     observer: O,
     selection: Selection,
-    roster: Roster,
+    thread_figures: ThreadFigures,
     /// The threads of COMMAND.
     family: CommandThreads,
-    /// When the recorder let COMMAND run, and when its process ended, if known.
+    /// When the recorder let COMMAND run, and when COMMAND's process ended, if known.
     command: (Option<u64>, Option<u64>),
     /// COMMAND's processes that the recorder has let run.
     let_run: FxHashSet<u64>,
@@ -94,7 +94,7 @@ pub struct Analysis<O = ()> {
     /// When cgroups were throttled.
     periods: Periods,
     ignored_wakeups: u64,
-    told: Told,
+    seen: SeenEvents,
     /// The time of the last record.
     now: u64,
     span: Option<Span>,
@@ -156,13 +156,13 @@ pub(crate) fn analyse_from(
     loop {
         match reader.show_all(&mut first) {
             // Traces of other recorders may need the weights in the records, which are not handed over.
-            Ok(false) if !first.is_over && first.analysis.roster.by_fxtrec => {
+            Ok(false) if !first.is_over && first.analysis.thread_figures.by_fxtrec => {
                 first.offset = u64::MAX;
                 let (analysis, fate) = feed::pass(&mut reader, first.analysis)?;
                 first.analysis = analysis;
                 match fate {
                     Fate::End => return Ok(ended(first.analysis, &reader).0),
-                    // In that case, the end of the trace does not matter.
+                    // In that case, the end of the trace is irrelevant.
                     Fate::Over => return Ok(first.analysis.finish().0),
                     Fate::Damage => first.analysis.damaged(),
                     Fate::NoThread => {}
@@ -171,7 +171,7 @@ pub(crate) fn analyse_from(
             Ok(false) if !first.is_over => first.offset = u64::MAX,
             Ok(_) => return Ok(ended(first.analysis, &reader).0),
             Err(Error::Damaged(_)) => {
-                // Most damaged traces have more than one damaged place.
+                // Most damaged traces have more than one damaged part.
                 first.offset = u64::MAX;
                 first.analysis.damaged();
             }
@@ -232,7 +232,7 @@ impl<O: Observer> Analysis<O> {
         let Options { selection, worst } = options;
         Analysis {
             observer,
-            roster: Roster::default(),
+            thread_figures: ThreadFigures::default(),
             family: CommandThreads::default(),
             command: (None, None),
             let_run: FxHashSet::default(),
@@ -249,7 +249,7 @@ impl<O: Observer> Analysis<O> {
             quotas: Vec::new(),
             periods: Periods::default(),
             ignored_wakeups: 0,
-            told: Told::default(),
+            seen: SeenEvents::default(),
             now: 0,
             span: None,
             wanted: Wanted { from: 0, to: u64::MAX },

@@ -6,7 +6,7 @@ use fxtrec_gates::Metric;
 use fxtrec_sched::{Change, Met, Occupant, Periods, State, SwitchArgs, Thread};
 
 use super::history::Shares;
-use super::roster::Roster;
+use super::thread_figures::ThreadFigures;
 use crate::facts::Causes;
 use crate::model::{Gap, Span};
 
@@ -100,7 +100,7 @@ pub struct Ran<'a> {
     pub is_whole: bool,
     /// The next state of the thread; `None` if it continues after the trace, or if it is not a thread.
     pub next: Option<State>,
-    /// Additional arguments of the record at its end, if that has more than the usual ones.
+    /// Additional arguments of the record at its end, if it has more than the usual ones.
     pub said: Option<&'a SwitchArgs<'a>>,
 }
 
@@ -133,7 +133,7 @@ pub struct Woken<'a> {
     /// The CPU on which the thread will run.
     pub cpu: Cpu,
     pub thread: Koid,
-    /// Its state from now on; `None` if it was able to run already.
+    /// The new state of the thread; `None` if it was already able to run.
     pub next: Option<State>,
     /// Additional arguments of the record.
     pub args: Args<'a>,
@@ -153,7 +153,7 @@ pub struct Moved {
 pub struct Vacated {
     pub time: Nanos,
     pub cpu: Cpu,
-    /// The number of events that were lost since the CPU's last switch, if known. The outer `None` means that nothing was lost.
+    /// The number of events that were lost since the CPU's last switch, if known. The outer `None` means that no events were lost.
     pub lost: Option<Option<u64>>,
     /// The thread that was expected to run there, and may now be on any CPU.
     pub thread: Option<Koid>,
@@ -189,7 +189,7 @@ pub struct SwitchedOut<'a> {
 
 /// The names of threads that the trace has named so far.
 #[derive(Clone, Copy, Debug)]
-pub struct Names<'a>(pub(super) &'a Roster);
+pub struct Names<'a>(pub(super) &'a ThreadFigures);
 
 impl<'a> Names<'a> {
     /// The thread's name, and the id of its process.

@@ -65,8 +65,8 @@ impl<O: Observer> Analysis<O> {
                 self.legacy_switch(switch)
             }
             Record::KernelObject(object) => {
-                let is_told = !self.recorders.have(item.provider);
-                self.named(object, is_told);
+                let is_reported = !self.recorders.have(item.provider);
+                self.named(object, is_reported);
                 true
             }
             Record::Event(event)
@@ -80,12 +80,12 @@ impl<O: Observer> Analysis<O> {
                 self.sched_event(event)
             }
             Record::Event(event) => {
-                self.told = self.told.with(Told::of(event.kind, item.provider, self.own));
+                self.seen = self.seen.with(SeenEvents::of(event.kind, item.provider, self.own));
                 true
             }
             Record::ProviderInfo(info) => {
                 if info.name == FXTREC {
-                    (self.roster.by_fxtrec, self.own) = (true, Some(info.id));
+                    (self.thread_figures.by_fxtrec, self.own) = (true, Some(info.id));
                     self.recorders.introduce(info.id);
                 }
                 self.dropping.introduce(info.id, info.name);
@@ -105,7 +105,7 @@ impl<O: Observer> Analysis<O> {
             return false;
         }
         let (mut out, mut inn) = (self.side(switch.outgoing), self.side(switch.incoming));
-        if !self.roster.by_fxtrec {
+        if !self.thread_figures.by_fxtrec {
             let (out_weight, in_weight) = weights(switch.args);
             out.idle |= out_weight == Some(IDLE_WEIGHT);
             inn.idle |= in_weight == Some(IDLE_WEIGHT);
@@ -143,7 +143,7 @@ impl<O: Observer> Analysis<O> {
         let out = side(switch.outgoing.thread, switch.outgoing_priority);
         let inn = side(switch.incoming.thread, switch.incoming_priority);
         for thread in [switch.outgoing, switch.incoming] {
-            self.roster.belongs(thread.thread.0, thread.process.0);
+            self.thread_figures.belongs(thread.thread.0, thread.process.0);
         }
         self.switch(switch.cpu, out, inn, switch.outgoing_state, None);
         true
@@ -165,18 +165,18 @@ impl<O: Observer> Analysis<O> {
         true
     }
 
-    fn named(&mut self, object: &KernelObject<'_>, is_told: bool) {
+    fn named(&mut self, object: &KernelObject<'_>, is_reported: bool) {
         match object.object_type {
             ObjectType::Process => {
-                let told = |name| object.args.str(name);
-                let name = (object.name, told("cgroup"), told("host"));
-                self.roster.name_process(object.koid.0, name, is_told);
+                let text_of = |name| object.args.str(name);
+                let name = (object.name, text_of("cgroup"), text_of("host"));
+                self.thread_figures.name_process(object.koid.0, name, is_reported);
             }
             ObjectType::Thread => {
                 let process = object.process().map(|process| process.0);
-                self.roster.name_thread(object.koid.0, (object.name, process), is_told);
-                self.roster.choose(object.koid.0, &self.selection.threads);
-                if !is_told {
+                self.thread_figures.name_thread(object.koid.0, (object.name, process), is_reported);
+                self.thread_figures.choose(object.koid.0, &self.selection.threads);
+                if !is_reported {
                     self.family.is_named(object.name, process);
                 }
             }
@@ -222,7 +222,7 @@ impl<O: Observer> Analysis<O> {
             waited::EVENT => {
                 if let Some(waited) = WaitedFor::of(event) {
                     let (koid, begin) = (event.thread.thread.0, event.time.0);
-                    self.roster.waited_for(koid, begin, || waited.to_string());
+                    self.thread_figures.waited_for(koid, begin, || waited.to_string());
                 }
             }
             "cpu_offline" => return self.cpu_offline(event),
@@ -253,20 +253,20 @@ impl<O: Observer> Analysis<O> {
 
 /// The content of the trace in addition to the scheduler's events.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(super) struct Told(pub(super) u8);
+pub(super) struct SeenEvents(pub(super) u8);
 
-impl Told {
-    pub(super) const SPANS: Told = Told(1);
+impl SeenEvents {
+    pub(super) const SPANS: SeenEvents = SeenEvents(1);
     /// Spans of a program, not of the kernel.
-    pub(super) const APP_SPANS: Told = Told(2);
-    pub(super) const COUNTERS: Told = Told(4);
+    pub(super) const APP_SPANS: SeenEvents = SeenEvents(2);
+    pub(super) const COUNTERS: SeenEvents = SeenEvents(4);
 
-    pub(super) fn has(self, other: Told) -> bool {
+    pub(super) fn has(self, other: SeenEvents) -> bool {
         self.0 & other.0 == other.0
     }
 
-    pub(super) fn with(self, other: Told) -> Told {
-        Told(self.0 | other.0)
+    pub(super) fn with(self, other: SeenEvents) -> SeenEvents {
+        SeenEvents(self.0 | other.0)
     }
 
     /// The facts in an event of `provider`; `own` is the id of fxtrec as a provider.
@@ -275,16 +275,16 @@ impl Told {
         kind: EventKind,
         provider: Option<ProviderId>,
         own: Option<ProviderId>,
-    ) -> Told {
+    ) -> SeenEvents {
         match kind {
-            EventKind::Counter { .. } => Told::COUNTERS,
+            EventKind::Counter { .. } => SeenEvents::COUNTERS,
             EventKind::DurationBegin
             | EventKind::DurationComplete { .. }
             | EventKind::AsyncBegin { .. } => match own.is_none() || provider != own {
-                true => Told::SPANS.with(Told::APP_SPANS),
-                false => Told::SPANS,
+                true => SeenEvents::SPANS.with(SeenEvents::APP_SPANS),
+                false => SeenEvents::SPANS,
             },
-            _ => Told::default(),
+            _ => SeenEvents::default(),
         }
     }
 }

@@ -4,8 +4,8 @@ use fxt_reader::Nanos;
 use fxtrec_gates::Metric;
 use fxtrec_sched::State;
 
-use super::roster::Roster;
 use super::thread::{BY_INTERRUPT, metric};
+use super::thread_figures::ThreadFigures;
 use super::{Analysis, Observer};
 use crate::groups::KEPT;
 use crate::model::{Sleep, Span};
@@ -52,15 +52,15 @@ impl Sleeps {
     }
 
     /// The sleeps of this thread, for the report.
-    pub(super) fn told(&self, koid: u64, roster: &mut Roster) -> Vec<Sleep> {
-        let thread = roster.party(koid);
+    pub(super) fn reported(&self, koid: u64, thread_figures: &mut ThreadFigures) -> Vec<Sleep> {
+        let thread = thread_figures.thread_info(koid);
         let one = |slept: &Slept| Sleep {
             thread: thread.clone(),
             metric: metric(slept.state).unwrap_or(Metric::Blocked),
             span: Span { begin: Nanos(slept.begin), end: Nanos(slept.end) },
             call: slept.call,
             waker: (slept.waker != 0 && slept.waker != BY_INTERRUPT)
-                .then(|| roster.party(slept.waker)),
+                .then(|| thread_figures.thread_info(slept.waker)),
             by_interrupt: slept.waker == BY_INTERRUPT,
             waited_for: None,
         };
@@ -72,10 +72,10 @@ impl<O: Observer> Analysis<O> {
     /// The thread in the slot was blocked for longer than most threads before.
     #[cold]
     pub(super) fn note_sleep(&mut self, slot: u32, slept: Slept) {
-        let sleeps = self.roster.live(slot).sleeps.get_or_insert_default();
+        let sleeps = self.thread_figures.live(slot).sleeps.get_or_insert_default();
         sleeps.take(slept);
         let floor = sleeps.floor();
-        self.roster.live(slot).blocked_floor = floor;
+        self.thread_figures.live(slot).blocked_floor = floor;
     }
 }
 

@@ -10,8 +10,8 @@ const FEW: usize = 8;
 #[derive(Clone, Debug, Default)]
 pub(super) struct Sums {
     list: Vec<(u64, u64)>,
-    /// For each thread, its number in the list plus one, at the place of its hash or at the next free one. 0 means free; at least half of
-    /// the places are free. Empty while there are few threads.
+    /// For each thread, its number in the list plus one, at the position of its hash or at the next free one. 0 means free; at least half
+    /// of the positions are free. Empty while there are few threads.
     places: Vec<u32>,
 }
 
@@ -62,7 +62,7 @@ impl Sums {
         }
     }
 
-    /// The place of the thread, or the free place where it belongs.
+    /// The position of the thread, or the free position where it belongs.
     #[inline(always)]
     fn place(&self, koid: u64) -> usize {
         let last = self.places.len() - 1;

@@ -6,12 +6,12 @@ use fxtrec_sched::{
 };
 
 use super::causes::{note_call, note_held, note_slice};
-use super::cpu::{CpuState, Occupant, tenant};
-use super::history::Tenant;
+use super::cpu::{CpuState, Occupant, on_cpu};
+use super::history::OnCpu;
 use super::records::Side;
-use super::roster::Key;
 use super::sleeps::Slept;
 use super::thread::{BY_INTERRUPT, Live, metric};
+use super::thread_figures::Key;
 use super::{Analysis, Names, Observer, Ran, Switched, SwitchedOut};
 use crate::calls;
 use crate::model::Span;
@@ -77,8 +77,8 @@ pub(super) fn shown_change(change: &Change<Key>) -> Change<Koid> {
 }
 
 impl<O: Observer> Analysis<O> {
-    /// A CPU switches from one thread to another, at the present time. The code is inlined for switches that are not inferred and whose
-    /// state needs no details, which saves much of it.
+    /// A CPU switches from one thread to another at the current time. The code is inlined for switches that are not inferred and whose
+    /// state needs no details; most of the work is not needed for these.
     #[inline(always)]
     pub(super) fn switch(
         &mut self,
@@ -93,7 +93,7 @@ impl<O: Observer> Analysis<O> {
         let (outgoing, is_other) = self.outgoing(cpu, out);
         let next = next(state, said);
         let leave = Leave { time, cpu, outgoing, next, inferred };
-        let mut left = self.cpus.machine.leave(&mut self.roster, leave);
+        let mut left = self.cpus.machine.leave(&mut self.thread_figures, leave);
         if is_other {
             left.met = Met::Displaced;
         }
@@ -124,10 +124,10 @@ impl<O: Observer> Analysis<O> {
         }
         let incoming = match inn.no_thread() {
             Some(occupant) => occupant,
-            None => Occupant::Thread(self.roster.key(inn.koid, &self.selection.threads)),
+            None => Occupant::Thread(self.thread_figures.key(inn.koid, &self.selection.threads)),
         };
         let enter = Enter { time, cpu, incoming, inferred };
-        let change = self.cpus.machine.enter(&mut self.roster, enter);
+        let change = self.cpus.machine.enter(&mut self.thread_figures, enter);
         if let Some(change) = change {
             self.switched_in(cpu, &change, said);
             self.observer.changed(&shown_change(&change), said);
@@ -157,7 +157,7 @@ impl<O: Observer> Analysis<O> {
     fn outgoing(&mut self, cpu: Cpu, out: Side) -> (Occupant, bool) {
         let occupant = self.cpus.machine.cpu_state(cpu).occupant;
         let same = match occupant {
-            Some(Occupant::Thread(key)) => key.koid == out.koid && self.roster.is_kept(key),
+            Some(Occupant::Thread(key)) => key.koid == out.koid && self.thread_figures.is_kept(key),
             Some(_) => self.cpus.get(cpu.0).koid == out.koid,
             None => false,
         };
@@ -165,20 +165,20 @@ impl<O: Observer> Analysis<O> {
             (Some(occupant), _) if same => (occupant, false),
             (_, Some(no_thread)) => (no_thread, occupant.is_some()),
             (_, None) => {
-                let key = self.roster.key(out.koid, &self.selection.threads);
+                let key = self.thread_figures.key(out.koid, &self.selection.threads);
                 (Occupant::Thread(key), occupant.is_some())
             }
         }
     }
 
-    /// The outgoing thread is not the known occupant. Returns how long it had the CPU, if that is known.
+    /// The outgoing thread is not the known occupant. Returns how long the thread had the CPU, if that is known.
     #[cold]
     fn met_unexpectedly(&mut self, left: &Left<Key>, outgoing: Occupant, inferred: bool) -> u64 {
         let CpuInterval { cpu, since, until, begin, .. } = left.tenure;
         let on = self.cpus.get(cpu.0);
         if left.met == Met::Displaced {
-            // A switch is missing without any record of a loss: which thread had the CPU since the last one is unknown.
-            on.history.correct(Tenant::Unknown);
+            // A switch is missing although no loss was recorded: the thread that had the CPU since the last switch is unknown.
+            on.history.correct(OnCpu::Unknown);
             if let Some(change) = left.displaced {
                 self.vanished(cpu, change.thread);
             }
@@ -190,15 +190,15 @@ impl<O: Observer> Analysis<O> {
         }
         // It has had the CPU since the trace began, or since the gap ended.
         if since < until {
-            on.history.correct(tenant(outgoing));
+            on.history.correct(on_cpu(outgoing));
         }
         until.0.saturating_sub(since.0)
     }
 
-    /// A thread is no longer on the CPU, since an unknown time.
+    /// A thread is no longer on the CPU; the time at which it left is unknown.
     pub(super) fn vanished(&mut self, cpu: Cpu, key: Key) {
         let on = self.cpus.get(cpu.0);
-        let live = self.roster.live(key.slot);
+        let live = self.thread_figures.live(key.slot);
         censor(live, on, Metric::Slice);
         on.cut = Some(key.koid);
         live.last_cpu = Some(cpu);
@@ -222,7 +222,7 @@ impl<O: Observer> Analysis<O> {
             }
             self.ignored_wakeups += 1;
         }
-        let live = self.roster.live(slot);
+        let live = self.thread_figures.live(slot);
         let on = self.cpus.get(cpu.0);
         let whole = left.slice().is_some();
         if whole {
@@ -270,15 +270,15 @@ impl<O: Observer> Analysis<O> {
             .and_then(calls::number);
         (live.blocked, live.waited) = (None, None);
         if on.counted && !inferred {
-            self.observer.switched_out(&shown, Names(&self.roster));
+            self.observer.switched_out(&shown, Names(&self.thread_figures));
         }
         if matches!(state, ThreadState::Dying | ThreadState::Dead) {
-            let koid = self.roster.live(slot).koid;
+            let koid = self.thread_figures.live(slot).koid;
             if self.family.process == Some(koid) {
                 self.command.1 = Some(now);
             }
-            self.roster.delays.ended(koid, now.saturating_sub(ran));
-            self.roster.end(slot, &self.family);
+            self.thread_figures.delays.ended(koid, now.saturating_sub(ran));
+            self.thread_figures.end(slot, &self.family);
         }
     }
 
@@ -286,8 +286,8 @@ impl<O: Observer> Analysis<O> {
     fn switched_in(&mut self, cpu: Cpu, change: &Change<Key>, said: Option<&SwitchArgs<'_>>) {
         let (now, inferred) = (self.now, inferred(said));
         let Key { koid, slot } = change.thread;
-        // A thread outside the scope may run without a record of it, so an earlier preemption does not determine its kind of wait.
-        let unseen = self.narrow && !self.roster.is_in_scope(koid);
+        // A thread outside the scope may run without being recorded, so an earlier preemption does not determine the kind of its wait.
+        let unseen = self.narrow && !self.thread_figures.is_in_scope(koid);
         let before = change.before;
         let waited_for = match before.state {
             State::Woken | State::WokenThrottled => Metric::Wakeup,
@@ -309,7 +309,7 @@ impl<O: Observer> Analysis<O> {
         if queued && queued_on != cpu {
             self.cpus.dequeue(queued_on.0, now);
         }
-        let live = self.roster.live(slot);
+        let live = self.thread_figures.live(slot);
         let on = self.cpus.get(cpu.0);
         if queued && queued_on == cpu {
             on.queue.shorten(now);
@@ -349,7 +349,7 @@ impl<O: Observer> Analysis<O> {
     /// A thread was switched in that was not known to wait.
     #[cold]
     fn came_in_unexpectedly(&mut self, cpu: Cpu, change: &Change<Key>, inferred: bool) {
-        let live = self.roster.live(change.thread.slot);
+        let live = self.thread_figures.live(change.thread.slot);
         let state = change.before.state;
         match metric(state) {
             Some(blocked) => {
@@ -373,18 +373,18 @@ impl<O: Observer> Analysis<O> {
         (waker, throttled): (u64, bool),
     ) -> Option<State> {
         let now = self.now;
-        let made = self.roster.made;
-        let key = self.roster.key(koid, &self.selection.threads);
-        if self.roster.made != made {
+        let made = self.thread_figures.made;
+        let key = self.thread_figures.key(koid, &self.selection.threads);
+        if self.thread_figures.made != made {
             self.first_woken(koid, waker);
         }
         if self.narrow {
-            self.roster.was_woken(koid);
+            self.thread_figures.was_woken(koid);
         }
         let state = if throttled { State::WokenThrottled } else { State::Woken };
         let after = (cpu, state);
         let machine = &mut self.cpus.machine;
-        let Some(change) = machine.wake_to(&mut self.roster, key, after, Nanos(now)) else {
+        let Some(change) = machine.wake_to(&mut self.thread_figures, key, after, Nanos(now)) else {
             self.ignored_wakeups += 1;
             return None;
         };
@@ -392,11 +392,11 @@ impl<O: Observer> Analysis<O> {
         let is_gate = self.family.is_command(koid)
             && change.before.state.is_blocked()
             && self.let_run(koid, waker);
-        let live = self.roster.live(key.slot);
+        let live = self.thread_figures.live(key.slot);
         let state = change.before.state;
         match metric(state) {
             _ if is_gate => (live.blocked, live.woken_from) = (None, None),
-            // The wait that began before the gap is over.
+            // The wait that began before the gap has ended.
             Some(metric) if state.is_waiting() => censor(live, self.cpus.get(cpu.0), metric),
             Some(metric) => {
                 let length = now.saturating_sub(change.before.since.0);
@@ -420,19 +420,19 @@ impl<O: Observer> Analysis<O> {
             }
             None => {}
         }
-        self.roster.live(key.slot).waker = waker;
+        self.thread_figures.live(key.slot).waker = waker;
         if !throttled {
             self.cpus.enqueue(cpu.0, now);
         }
         Some(change.after)
     }
 
-    /// Whether this wake-up is the moment at which the recorder lets COMMAND run. COMMAND's process is created before the recorder is
-    /// ready, and waits for it; without a recorder, there is no such wait.
+    /// Whether this wake-up is the one with which the recorder lets COMMAND run. COMMAND's process is created before the recorder is ready,
+    /// and waits for it; without a recorder, there is no such wait.
     #[cold]
     fn let_run(&mut self, command: u64, waker: u64) -> bool {
         let is_it = waker != BY_INTERRUPT
-            && self.family.is_recorder(&self.roster, waker)
+            && self.family.is_recorder(&self.thread_figures, waker)
             && self.let_run.insert(command);
         if is_it {
             self.command.0.get_or_insert(self.now);
@@ -445,6 +445,6 @@ impl<O: Observer> Analysis<O> {
     fn first_woken(&mut self, koid: u64, waker: u64) {
         let interrupt = waker == BY_INTERRUPT;
         let by = (Some(Koid(waker)).filter(|_| !interrupt), interrupt);
-        self.family.first_woken(&self.roster, koid, by);
+        self.family.first_woken(&self.thread_figures, koid, by);
     }
 }

@@ -4,8 +4,8 @@ use fxt_reader::Cpu;
 use fxtrec_sched::{State, Thread};
 
 use super::delays::Longest;
+use super::earlier_queues::EarlierQueues;
 use super::sleeps::Sleeps;
-use super::way::Way;
 use crate::facts::FactTallies;
 use crate::model::Wait;
 use crate::tally::Tally;
@@ -14,7 +14,7 @@ use fxtrec_gates::Metric;
 /// Represents the waker if an interrupt woke the thread. No thread has this koid.
 pub(super) const BY_INTERRUPT: u64 = u64::MAX;
 
-/// The metric that counts the time in a state, apart from running.
+/// The metric that counts the time in a state, unless the state is running.
 pub(super) fn metric(state: State) -> Option<Metric> {
     match state {
         State::Woken | State::WokenThrottled => Some(Metric::Wakeup),
@@ -27,7 +27,7 @@ pub(super) fn metric(state: State) -> Option<Metric> {
 
 /// A thread that has not ended.
 ///
-/// A switch accesses two of these, which are rarely in the L1 cache: the fields that it always needs are first, within one cache line.
+/// A switch accesses two of these, which are rarely in the L1 cache: the fields that every switch needs come first, within one cache line.
 #[derive(Debug, Default)]
 #[repr(C, align(64))]
 pub(super) struct Live {
@@ -59,8 +59,8 @@ pub(super) struct Live {
     /// How long it waited before it was last switched in, and why.
     pub(super) waited: Option<(Metric, u64)>,
     pub(super) facts: Option<Box<FactTallies>>,
-    /// Where it waited before it changed queues, during the wait that the `Way` names.
-    pub(super) way: Option<Box<Way>>,
+    /// Where it waited before it changed queues, during the wait that the `EarlierQueues` describes.
+    pub(super) earlier_queues: Option<Box<EarlierQueues>>,
     pub(super) worst: Option<Box<Wait>>,
     /// Its longest sleeps.
     pub(super) sleeps: Option<Box<Sleeps>>,

@@ -75,9 +75,12 @@ impl<O: Observer> Analysis<O> {
         (queued_on, ran_on): (Cpu, Cpu),
         (said, at_begin): (Option<&SwitchArgs<'_>>, bool),
     ) {
-        let live = self.roster.live(slot);
+        let live = self.thread_figures.live(slot);
         let (koid, waker) = (live.koid, live.waker);
-        let way = live.way.take().filter(|way| way.begin == span.begin.0);
+        let earlier_queues = live
+            .earlier_queues
+            .take()
+            .filter(|earlier_queues| earlier_queues.begin == span.begin.0);
         let whole = span.end.0.saturating_sub(span.begin.0);
         let by = said.and_then(|said| said.held_by);
         let throttled = said.map_or(0, |said| said.held).min(whole);
@@ -87,10 +90,10 @@ impl<O: Observer> Analysis<O> {
         let wait = (span.begin, span.end);
         let held = Held { wait, cpu: queued_on, nanos: throttled, at_begin, by };
         let held = (throttled > 0).then_some(held);
-        self.sum_antagonists(wait, queued_on, way.as_deref(), held);
+        self.sum_antagonists(wait, queued_on, earlier_queues.as_deref(), held);
         self.meanwhile.shares(koid, NAMED, &mut self.shares);
         let shares = &self.shares;
-        let moves = way.map_or_else(Vec::new, |way| way.moves);
+        let moves = earlier_queues.map_or_else(Vec::new, |earlier_queues| earlier_queues.moves);
         let queued_on = moves.first().map_or(queued_on, |first| first.from);
         let (by_interrupt, woken_by) = (waker == BY_INTERRUPT, Some(Koid(waker)));
         self.observer.waited(&Waited {
@@ -109,13 +112,13 @@ impl<O: Observer> Analysis<O> {
             return;
         }
         let antagonist = |&(other, ran): &(u64, u64)| Antagonist {
-            thread: self.roster.party(other),
+            thread: self.thread_figures.thread_info(other),
             ran: Duration::from_nanos(ran),
         };
         let antagonists: Vec<Antagonist> = shares.named.iter().map(antagonist).collect();
         let wait = Wait {
             trace: None,
-            thread: self.roster.party(koid),
+            thread: self.thread_figures.thread_info(koid),
             metric,
             span,
             queued_on,
@@ -123,7 +126,8 @@ impl<O: Observer> Analysis<O> {
             moves,
             throttled: Duration::from_nanos(throttled),
             throttled_by: held.and(by).map(Into::into),
-            waker: (waker != 0 && waker != BY_INTERRUPT).then(|| self.roster.party(waker)),
+            waker: (waker != 0 && waker != BY_INTERRUPT)
+                .then(|| self.thread_figures.thread_info(waker)),
             by_interrupt,
             antagonists,
             more_antagonists: shares.more,
@@ -132,12 +136,12 @@ impl<O: Observer> Analysis<O> {
             unknown: shares.unknown,
         };
         if own_longest {
-            let live = self.roster.live(slot);
+            let live = self.thread_figures.live(slot);
             live.longest = nanos;
             live.worst = Some(Box::new(wait.clone()));
         }
-        let is_left_out =
-            self.selection.leaves_out_recorder() && self.family.is_recorder(&self.roster, koid);
+        let is_left_out = self.selection.leaves_out_recorder()
+            && self.family.is_recorder(&self.thread_figures, koid);
         if among_worst && !is_left_out {
             self.worst.take(wait);
         }
@@ -146,11 +150,11 @@ impl<O: Observer> Analysis<O> {
     /// Drops the entries of a CPU's history that no open wait needs.
     #[cold]
     pub(super) fn tidy_history(&mut self, cpu: u16) {
-        let mut begins = self.roster.waits_for(Cpu(cpu), &self.cpus.machine);
+        let mut begins = self.thread_figures.waits_for(Cpu(cpu), &self.cpus.machine);
         self.cpus.get(cpu).add_marks(&mut begins);
         let open = OpenWaits {
             begins,
-            asked: self.roster.places(),
+            asked: self.thread_figures.places(),
             sums: FEWEST_SUMS.max(SUMS / self.cpus.count().max(1)),
         };
         self.cpus.get(cpu).history.tidy(open);

@@ -1,14 +1,13 @@
 //! How much larger one side is, and how precisely that is known.
 //!
-//! The estimate is the obvious one: the median of the new runs divided by the median of the base runs. The noise bound is computed from the
-//! ratios of every new run to every base run: it spans the changes that the rank test would not reject. It makes no assumption about the
-//! distribution of values, and a single outlier hardly moves it. Estimate and bound can contradict each other if the sides differ more in
-//! shape than in location. This widens the bound to the estimate, so that nothing is reported as known that either of them contradicts.
+//! The estimate is the median of the new runs divided by the median of the base runs. The noise bound is computed from the ratios of every
+//! new run to every base run: it spans the changes that the rank test would not reject. It makes no assumption about the distribution of
+//! values, and a single outlier hardly moves it. Estimate and bound can contradict each other if the sides differ more in shape than in
+//! location. This widens the bound to the estimate, so that nothing is reported as known that either of them contradicts.
 
 use super::ranks;
 
-/// The maximum probability of a false alarm in a whole table: half of it for something that seems larger, and half for something that seems
-/// smaller.
+/// The maximum probability of a false alarm in a whole table: half of it for a false "larger", half for a false "smaller".
 pub const ALPHA: f64 = 0.04;
 
 /// A ratio of new to base: 1.1 is 10 % more. Infinite if the base is 0 and the new side is not.
@@ -81,7 +80,7 @@ mod tests {
 
     #[test]
     fn the_bound_has_the_ratios_that_the_test_leaves_inside() {
-        // With bases of 1, the ratios are the new runs, each four times; the first of 16 from each end is the bound.
+        // With bases of 1, the ratios are the new runs, four times each; the first of 16 from each end is the bound.
         let effect =
             Effect::of(&[1.0; 4], &[2.0, 3.0, 5.0, 9.0], ALPHA).expect("both sides have runs");
         assert_eq!(effect.bound, Some((2.0, 9.0)));
@@ -116,7 +115,7 @@ mod tests {
         let new = [33.0, 34.0, 40.4, 90.0, 95.0];
         let effect = Effect::of(&base, &new, ALPHA).expect("both sides have runs");
         assert_eq!((effect.base, effect.new, effect.ratio), (50.6, 40.4, 40.4 / 50.6));
-        // Twenty similar runs on each side, and one in between: nearly every new run is slower, but not the median.
+        // Twenty similar runs on each side, and one in between: nearly every new run is slower, but the median is not.
         let side = |low: f64, middle: f64, high: f64| {
             let lows = (0..10).map(|at| low + f64::from(at) * 1e-3);
             let highs = (0..10).map(|at| high + f64::from(at) * 1e-3);

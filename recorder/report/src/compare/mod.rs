@@ -1,9 +1,9 @@
-//! Compares two groups of recordings: is the new one worse, or is that noise?
+//! Compares two groups of recordings: is the new group worse, or is the difference noise?
 //!
-//! [`ranks`] determines whether two sides differ at all, [`effect`] by how much and how precisely that is known. A [`Comparison`] has
-//! several numbers, and the risk of a false alarm for all of them together is that of a single one. Numbers that cannot be judged because
-//! too few runs have them are ignored: they neither fail the other numbers nor make them harder to judge. `docs/reference/gates.md` has the
-//! formulas.
+//! [`ranks`] determines whether two sides differ at all; [`effect`] determines by how much, and how precisely this is known. A
+//! [`Comparison`] has several numbers, and the risk of a false alarm in any of them is that of a single number. Numbers that cannot be
+//! judged because too few runs have them are ignored: they neither fail the other numbers nor make them harder to judge.
+//! `docs/reference/gates.md` has the formulas.
 
 pub mod effect;
 pub mod ranks;
@@ -117,7 +117,7 @@ impl Comparison {
         let (judged, least) = judged(&rows);
         for row in &mut rows {
             let is_judged = row.least_p() <= least;
-            // Each row gets only a part of the risk, so that a false alarm in any row is as rare as for a single one.
+            // Each row gets only a part of the risk, so that a false alarm in any row is as unlikely as for a single row.
             let alpha = if is_judged { ALPHA / judged as f64 } else { 0.0 };
             row.effect = Effect::of(&row.base, &row.new, alpha);
             if let (true, Some(effect)) = (is_judged, row.effect) {
@@ -179,7 +179,7 @@ fn fewest<'r>(runs: impl Iterator<Item = &'r Run>, at: usize) -> Option<(u64, u6
 /// The number of rows that can be judged together, and the largest [`Row::least_p`] among them.
 ///
 /// The more rows, the stricter the test of each. So rows that need the fewest runs are judged first, and others follow as long as a
-/// difference can still be found among that many. The choice does not depend on the numbers themselves.
+/// difference can still be found among that many rows. The choice does not depend on the numbers themselves.
 fn judged(rows: &[Row]) -> (usize, f64) {
     let mut least: Vec<f64> = rows.iter().map(Row::least_p).collect();
     least.sort_by(f64::total_cmp);
@@ -188,7 +188,7 @@ fn judged(rows: &[Row]) -> (usize, f64) {
     least.iter().copied().rev().find(fits).map_or((0, 0.0), |least_p| (together(least_p), least_p))
 }
 
-/// The finding for one row: a difference only if its bound, which is printed, excludes no change.
+/// The finding for one row: a difference only if the printed bound excludes "no change".
 fn find(effect: &Effect, p: f64) -> Finding {
     match effect.bound {
         // If runs have equal numbers, the bound is not exact, but the p value is.

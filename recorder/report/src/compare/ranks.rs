@@ -8,8 +8,8 @@
 //! new    1.4  1.5  1.6        ranks  4 5 6      sum 15
 //! ```
 //!
-//! If both sides were the same, every choice of the new runs' ranks would be equally likely. The p value is the share of choices whose rank
-//! sum is at least as far from the mean, `n (m + n + 1) / 2`, as the observed one: here 2 of 20, 1 2 3 and 4 5 6. That is the two-sided
+//! If the sides were equal, every choice of the new runs' ranks would be equally likely. The p value is the share of choices whose rank sum
+//! is at least as far from the mean, `n (m + n + 1) / 2`, as the observed one: here 2 of 20, 1 2 3 and 4 5 6. That is the two-sided
 //! Wilcoxon rank sum test (Mann and Whitney's U test) with its exact distribution, including ties. Nothing is random, so the same runs
 //! always give the same result.
 
@@ -63,7 +63,7 @@ pub fn p_value(base: &[f64], new: &[f64]) -> f64 {
     }
     let pooled: Vec<f64> = base.iter().chain(new).copied().collect();
     let ranks = doubled_ranks(&pooled);
-    // The smaller side has the smaller table and gives the same result.
+    // The smaller side has the smaller table and leads to the same result.
     let side = if base.len() < new.len() { &ranks[..base.len()] } else { &ranks[base.len()..] };
     let seen: usize = side.iter().sum();
     let mean = side.len() * (pooled.len() + 1);
@@ -77,7 +77,7 @@ pub fn p_value(base: &[f64], new: &[f64]) -> f64 {
     (far / ways.iter().sum::<f64>()).min(1.0)
 }
 
-/// The smallest possible p value of `base` runs against `new` runs: all runs of one side are beyond all of the other.
+/// The smallest possible p value of `base` runs against `new` runs: all runs of one side are above all runs of the other.
 pub fn least_p(base: usize, new: usize) -> f64 {
     let smaller = base.min(new);
     // 2 / (base + new choose smaller)

@@ -1,7 +1,7 @@
 //! How the parts of spans changed.
 //!
 //! The mean length of spans is the sum of the means of their parts, so its change is the sum of the parts' changes. The parts that grew are
-//! named, whether or not that is noise.
+//! named, even if the growth is noise.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -13,7 +13,7 @@ use serde::Serialize;
 
 use crate::spans::SpanFigures;
 
-/// The parts of which a length consists.
+/// The parts that a length consists of.
 const PARTS: [SpanPart; 6] = [
     SpanPart::Cpu,
     SpanPart::Steal,

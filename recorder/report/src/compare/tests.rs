@@ -106,7 +106,7 @@ fn from_nothing_to_something_is_worse_than_any_share() {
 #[test]
 fn rows_that_cannot_be_judged_ask_nothing_of_the_others() {
     let none = f64::NAN;
-    // The last number is missing in two runs of a side; the third in one run, where five and four runs could show a difference only on
+    // The last number is missing in two runs of a side; the third is missing in one run. Five and four runs could show a difference only on
     // their own.
     let base: [[f64; 4]; 5] = [
         [1.0, 4.0, 1.0, 1.0],

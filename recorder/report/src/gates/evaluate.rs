@@ -16,7 +16,7 @@ pub enum OnTooFew {
     Pass,
 }
 
-/// The result of a gate that failed only because others took time from its spans.
+/// The result of a gate that failed only because the spans include time that others took.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum OnDisturbed {
     /// It fails.
@@ -54,7 +54,7 @@ pub struct Taken {
     pub undisturbed: Amount,
     /// The time that was taken from all of the spans: each part, and its sum.
     pub parts: Vec<(SpanPart, Amount)>,
-    /// The number of spans for which it is unknown; nothing is subtracted for them.
+    /// The number of spans for which that time is unknown; nothing is subtracted for them.
     pub uncertain: u64,
 }
 
@@ -70,7 +70,7 @@ pub enum Finding {
         needed: u64,
     },
     /// No thread of the recording meets the condition.
-    Nobody,
+    NoThread,
     /// The recording does not have the data that the gate needs.
     NotRecorded,
     /// The gate passes, but applications dropped records that could have made it fail.
@@ -82,7 +82,7 @@ pub enum Finding {
 impl Finding {
     /// Whether there was no value to compare with the limit.
     pub fn is_open(self) -> bool {
-        matches!(self, Finding::TooFew { .. } | Finding::Nobody | Finding::NotRecorded)
+        matches!(self, Finding::TooFew { .. } | Finding::NoThread | Finding::NotRecorded)
     }
 }
 
@@ -99,7 +99,7 @@ pub struct Verdict<'g> {
     pub blame: Option<Blame>,
     /// The value, if there is one.
     pub measured: Option<Amount>,
-    /// The number of values that it is based on; `None` for a single number.
+    /// The number of values that the result is based on; `None` for a single number.
     pub samples: Option<u64>,
     /// The number of further values whose beginning or end was not recorded.
     pub censored: u64,
@@ -110,7 +110,7 @@ pub struct Verdict<'g> {
 }
 
 impl Verdict<'_> {
-    /// Whether it is violated only because of others.
+    /// Whether the gate is violated only because of others.
     pub fn is_disturbed(&self) -> bool {
         matches!(self.blame, Some(Blame::Others(_)))
     }
@@ -223,7 +223,7 @@ pub fn judge<'g>(gate: &'g Gate, evidence: &impl Evidence, policy: Policy) -> Ve
     let knows = evidence.knows(&gate.quantity)
         && condition.is_none_or(|condition| evidence.can_tell(condition));
     let measured = if knows { measure(gate, evidence) } else { None };
-    let nothing = if knows { Finding::Nobody } else { Finding::NotRecorded };
+    let nothing = if knows { Finding::NoThread } else { Finding::NotRecorded };
     let finding = match measured.as_ref().map_or(nothing, |measured| find(gate, measured)) {
         // Unknown values may be beyond the limit.
         Finding::Kept
@@ -235,7 +235,7 @@ pub fn judge<'g>(gate: &'g Gate, evidence: &impl Evidence, policy: Policy) -> Ve
         finding => finding,
     };
     let passes = finding == Finding::Kept
-        || matches!(finding, Finding::TooFew { .. } | Finding::Nobody)
+        || matches!(finding, Finding::TooFew { .. } | Finding::NoThread)
             && policy.on_too_few == OnTooFew::Pass;
     let is_about_spans = matches!(gate.quantity, Quantity::Span(..));
     let may_be_broken = || match (&gate.quantity, condition) {
@@ -299,7 +299,7 @@ fn find(gate: &Gate, measured: &Measured) -> Finding {
 }
 
 /// Whether a gate forbids any single value beyond the limit, which also holds without values: `blocked_d.max > 1s` should not fail because
-/// no thread was ever blocked that way.
+/// no thread was ever blocked uninterruptibly.
 fn is_about_any(gate: &Gate) -> bool {
     let stat = match &gate.quantity {
         Quantity::Statistic(_, stat) | Quantity::Span(_, stat) => *stat,

@@ -13,7 +13,7 @@ pub trait Evidence {
     /// The values of a metric; `None` if no thread meets the condition.
     fn values(&self, metric: Metric, condition: Option<&Condition>) -> Option<Distribution>;
 
-    /// For a condition on stacks: the values, including those of waits that may meet it in functions without names.
+    /// For a condition on stacks: the values, including those of waits that might meet it in functions without names.
     fn possible(&self, _: Metric, _: &Condition) -> Option<Distribution> {
         None
     }
@@ -21,7 +21,7 @@ pub trait Evidence {
     /// A metric that is a single number; `None` if no thread meets the condition.
     fn total(&self, total: Total, condition: Option<&Condition>) -> Option<f64>;
 
-    /// The spans with a name; `None` if there are none, or none of a thread that meets the condition.
+    /// The spans with a name; `None` if no such span exists, or none of a thread that meets the condition.
     fn spans(&self, _name: &str, _: Option<&Condition>) -> Option<SpanFigures> {
         None
     }

@@ -19,7 +19,7 @@ use super::evidence::{Doubt, Evidence, Offender, time};
 use crate::spans::{SpanFigures, SpanReport, SpanRow, SpanTime};
 use crate::stacks::{self, Blocked};
 use crate::tally::Tally;
-use crate::{Cause, Distribution, Metric, Party, Report, Stats, ThreadReport, Wait, Who};
+use crate::{Cause, Distribution, Metric, Report, Stats, ThreadInfo, ThreadReport, Wait, Who};
 use fxtrec_gates::Amount;
 use fxtrec_gates::{Condition, Subject};
 use fxtrec_gates::{Dimension, Quantity, SpanMetric, SpanPart, Stat, Total};
@@ -95,7 +95,7 @@ impl<'r> Recorded<'r> {
     }
 
     /// The waits of a metric whose stacks meet a condition, the longest first. A wait without a stack is in no function. `perhaps`: also
-    /// those that may meet it in a function without a name, or in a stack that was lost.
+    /// those that might meet it in a function without a name, or in a stack that was lost.
     fn waits(&self, metric: Metric, condition: &Condition, perhaps: bool) -> Vec<&stacks::Wait> {
         let Some(blocked) = &self.blocked else { return Vec::new() };
         let fits = |wait: &&stacks::Wait| {
@@ -295,7 +295,7 @@ impl Evidence for Recorded<'_> {
             let tell = |wait: &stacks::Wait| {
                 let blocked = u64::try_from(wait.blocked.as_nanos()).unwrap_or(u64::MAX);
                 let end = Nanos(wait.begin.saturating_add(blocked));
-                let what = format!("{}{}", party(&wait.thread), until(end, begin));
+                let what = format!("{}{}", name_and_id(&wait.thread), until(end, begin));
                 Offender { amount: time(wait.blocked), what }
             };
             return self
@@ -311,7 +311,7 @@ impl Evidence for Recorded<'_> {
             .map(|(report, thread)| (part(quantity, thread).unwrap_or(0.0), report, thread))
             .filter(|(part, ..)| *part > 0.0)
             .collect();
-        // Equal ones are sorted by name and id, so that the output is always the same.
+        // Equal threads are sorted by name and id, so that the output is always the same.
         chosen.sort_by(|a, b| {
             b.0.total_cmp(&a.0).then_with(|| (&a.2.comm, a.2.tid).cmp(&(&b.2.comm, b.2.tid)))
         });
@@ -440,7 +440,7 @@ fn until(moment: Nanos, begin: Nanos) -> String {
     format!(", until {seconds:.6} s")
 }
 
-/// A thread, and the known facts about its worst moment.
+/// A thread, and the known facts about its worst value.
 fn describe(quantity: &Quantity, report: &Report, thread: &ThreadReport, begin: Nanos) -> String {
     let name = match (thread.tid, thread.threads) {
         (Some(tid), _) => format!("{} ({tid})", thread.comm),
@@ -482,7 +482,7 @@ fn circumstances(wait: &Wait, begin: Nanos) -> String {
     let (named, rest) = wait.antagonists.split_at(NAMED.min(wait.antagonists.len()));
     let mut parts: Vec<String> = named
         .iter()
-        .map(|antagonist| format!("{} {}", party(&antagonist.thread), time(antagonist.ran)))
+        .map(|antagonist| format!("{} {}", name_and_id(&antagonist.thread), time(antagonist.ran)))
         .collect();
     let more = rest.len() as u64 + wait.more_antagonists;
     let others = wait.others + rest.iter().map(|antagonist| antagonist.ran).sum::<Duration>();
@@ -506,15 +506,15 @@ fn circumstances(wait: &Wait, begin: Nanos) -> String {
         text += &format!("; ran instead: {}", parts.join(", "));
     }
     if let Some(waker) = &wait.waker {
-        text += &format!("; woken by {}", party(waker));
+        text += &format!("; woken by {}", name_and_id(waker));
     } else if wait.by_interrupt {
         text += "; woken by an interrupt";
     }
     text
 }
 
-fn party(party: &Party) -> String {
-    format!("{} ({})", party.comm, party.tid)
+fn name_and_id(thread: &ThreadInfo) -> String {
+    format!("{} ({})", thread.comm, thread.tid)
 }
 
 #[cfg(test)]

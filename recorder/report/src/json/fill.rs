@@ -16,7 +16,7 @@ use crate::fleet::TraceRow;
 use crate::gates::evaluate::Verdict;
 use crate::groups::GroupBy;
 use crate::locks::LockReport;
-use crate::model::{self, Party, Report, Sleep, Span, Stats, Wait};
+use crate::model::{self, Report, Sleep, Span, Stats, ThreadInfo, Wait};
 use crate::spans::SpanReport;
 
 fn ns(duration: Duration) -> u64 {
@@ -118,8 +118,8 @@ fn one_of_many(row: &TraceRow) -> OneOfMany<'_> {
     }
 }
 
-fn who(party: &Party) -> Who<'_> {
-    Who { koid: party.koid.0, tid: party.tid, pid: party.pid, comm: &party.comm }
+fn who(thread: &ThreadInfo) -> Who<'_> {
+    Who { koid: thread.koid.0, tid: thread.tid, pid: thread.pid, comm: &thread.comm }
 }
 
 fn incident(incident: &model::Incident) -> Incident<'_> {
@@ -306,8 +306,8 @@ fn counter(row: &CounterRow) -> Counter<'_> {
     }
 }
 
-fn parties(all: &[(Option<Party>, Duration)]) -> Vec<LockParty<'_>> {
-    let one = |(thread, sum)| LockParty { thread, sum_ns: ns(sum) };
+fn lock_threads(all: &[(Option<ThreadInfo>, Duration)]) -> Vec<LockThread<'_>> {
+    let one = |(thread, sum)| LockThread { thread, sum_ns: ns(sum) };
     all.iter().map(|(thread, sum)| one((thread.as_ref().map(who), *sum))).collect()
 }
 
@@ -320,12 +320,12 @@ fn locks(of: &LockReport) -> Vec<LockWaits<'_>> {
         pid: row.pid,
         process: &row.process,
         waits: values(&row.waits),
-        held_by: parties(&row.held_by),
-        released_by: parties(&row.released_by),
+        held_by: lock_threads(&row.held_by),
+        released_by: lock_threads(&row.released_by),
         waiters: row
             .waiters
             .iter()
-            .map(|(waiter, sum)| LockParty { thread: Some(who(waiter)), sum_ns: ns(*sum) })
+            .map(|(waiter, sum)| LockThread { thread: Some(who(waiter)), sum_ns: ns(*sum) })
             .collect(),
     });
     rows.collect()

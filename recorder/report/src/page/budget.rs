@@ -6,7 +6,7 @@
 //! ```
 //!
 //! Everything counts with its size in the file. If space is short, tiles of exact events are dropped first, then the finest bins; the
-//! coarsest bins always stay. The tiles where the report's longest waits, blocked times and spans begin and end take precedence, since
+//! coarsest bins always stay. The tiles where the report's longest waits, blocked times and spans begin and end take precedence, because
 //! readers go there; the others are spread evenly.
 
 use std::io::{self, Write};
@@ -71,7 +71,7 @@ impl Room {
         left.is_some()
     }
 
-    /// Takes this many bytes, or all that are left.
+    /// Takes this number of bytes, or all remaining ones.
     pub(super) fn spend(&mut self, bytes: u64) {
         self.0 = self.0.saturating_sub(bytes);
     }
@@ -124,7 +124,7 @@ pub(super) fn listed(report: &Report, spans: &Finished, starts: &[u64]) -> Vec<u
     found
 }
 
-/// All numbers below `count`, in an order in which any first few are spread evenly: halves, quarters, eighths, ...
+/// The tiles that are kept: first the wanted ones, as long as they fit into `for_wanted`.
 pub(super) fn evenly(count: usize) -> impl Iterator<Item = usize> {
     let bits = count.max(1).next_power_of_two().trailing_zeros();
     let reversed = move |number: usize| match bits {

@@ -1,6 +1,6 @@
 //! Columns of similar numbers, which compress best.
 //!
-//! A block of the page is a sequence of columns. Each column follows its length in bytes, which is a varint: seven bits per byte, the low
+//! A block of the page is a sequence of columns. Each column follows its length in bytes. Numbers are varints: seven bits per byte, the low
 //! ones first; the eighth bit means that more bytes follow.
 
 use std::io::{self, Read, Write};
@@ -58,7 +58,7 @@ fn low_bits(value: u64) -> u8 {
 /// The compression level, of 9: with the default of 6, a page of nine million events took twice the time and was 2.5 % smaller.
 const LEVEL: u32 = 3;
 
-/// The columns one after the other, each after its length, compressed with deflate.
+/// The columns one after another, each after its length, compressed with deflate.
 ///
 /// # Errors
 ///
@@ -78,7 +78,7 @@ pub(super) fn pack(columns: &[Column]) -> io::Result<Vec<u8>> {
 ///
 /// # Errors
 ///
-/// When the bytes are not the output of `pack`.
+/// Returns an error when the bytes are not the output of `pack`.
 pub(super) fn unpack(packed: &[u8]) -> io::Result<Vec<u8>> {
     let mut bytes = Vec::new();
     DeflateDecoder::new(packed).read_to_end(&mut bytes)?;

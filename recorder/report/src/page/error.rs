@@ -5,7 +5,7 @@ use std::path::PathBuf;
 
 use fxtrec_sink::outfile::OutFileError;
 
-/// Why a page cannot be written.
+/// The reason why a page cannot be written.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum PageError {

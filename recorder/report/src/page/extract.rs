@@ -1,7 +1,7 @@
 //! Extracts the data of the page from the records of a trace, in one pass.
 //!
 //! Scheduling events become [tiles](super::tile) at once, so that only a few packed bytes are kept for each of millions of switches. Spans
-//! are kept in full until the end, since the format permits a span that began long ago to be the last record.
+//! are kept in full until the end, because the format permits a span that began long ago to be the last record.
 
 use fxt_reader::record::{Event as TraceEvent, EventKind, WEIGHT_INFO};
 use fxt_reader::{Koid, Nanos, ObjectType, Record};
@@ -78,11 +78,11 @@ impl Extract {
         Self { tile_events, ..Self::default() }
     }
 
-    /// Takes a record that is not about scheduling.
+    /// Processes a record that is not about scheduling.
     ///
     /// # Errors
     ///
-    /// When a block cannot be packed.
+    /// Returns an error when a block cannot be packed.
     pub(super) fn take(&mut self, record: &Record<'_>) -> Result<(), PageError> {
         match record {
             Record::KernelObject(object) => match object.object_type {
@@ -102,7 +102,7 @@ impl Extract {
     ///
     /// # Errors
     ///
-    /// When a block cannot be packed.
+    /// Returns an error when a block cannot be packed.
     pub(super) fn switched(&mut self, switched: &Switched<'_>) -> Result<(), PageError> {
         let Switched { time: Nanos(time), cpu: fxt_reader::Cpu(cpu), said, .. } = *switched;
         let outgoing = self.side(switched.outgoing);
@@ -165,9 +165,9 @@ impl Extract {
         let said = switched.said.map_or((0, None), |said| (said.held, said.held_by));
         let Some(mut waited) = switched.waited else { return };
         let held = Held::of(waited, switched.time, said);
-        let stretches = held.and_then(|held| switched.periods.place(held)).unwrap_or_default();
-        for stretch in stretches {
-            let Some([_, held]) = waited.held_back(stretch) else { continue };
+        let intervals = held.and_then(|held| switched.periods.place(held)).unwrap_or_default();
+        for interval in intervals {
+            let Some([_, held]) = waited.held_back(interval) else { continue };
             for Thread { since, state, .. } in [held, waited] {
                 self.push(switched.time.0, Event::Change { thread, state, since: since.0 });
             }
@@ -178,7 +178,7 @@ impl Extract {
     ///
     /// # Errors
     ///
-    /// When a block cannot be packed.
+    /// Returns an error when a block cannot be packed.
     pub(super) fn woken(&mut self, woken: &Woken<'_>) -> Result<(), PageError> {
         let thread = self.threads.index(woken.thread);
         let waker = WakeupFacts::of(woken.args).waker.map(|koid| self.threads.index(koid));
@@ -192,7 +192,7 @@ impl Extract {
     ///
     /// # Errors
     ///
-    /// When a block cannot be packed.
+    /// Returns an error when a block cannot be packed.
     pub(super) fn moved(&mut self, moved: &Moved) -> Result<(), PageError> {
         let Moved { time, thread, from, to } = *moved;
         let thread = self.threads.index(thread);
@@ -201,11 +201,11 @@ impl Extract {
         self.close_full_tile()
     }
 
-    /// Processes the moment from which the state of a CPU is unknown.
+    /// Records the time from which the state of a CPU is unknown.
     ///
     /// # Errors
     ///
-    /// When a block cannot be packed.
+    /// Returns an error when a block cannot be packed.
     pub(super) fn vacated(&mut self, vacated: &Vacated) -> Result<(), PageError> {
         let (cpu, to) = (vacated.cpu.0, vacated.time.0);
         let mut from = to;
@@ -262,7 +262,7 @@ impl Extract {
         self.close_full_tile()
     }
 
-    /// Processes an event that is not a span of a thread: one of an operation, a flow or a counter.
+    /// Processes an event that is not a span of a thread: an event of an operation, a flow or a counter.
     fn across(&mut self, event: &TraceEvent<'_>, name: &str, thread: ThreadIndex) {
         let (time, process) = (event.time.0, event.thread.process.0);
         let category = self.spans.name(event.category);
@@ -347,7 +347,7 @@ impl Extract {
     ///
     /// # Errors
     ///
-    /// When the last tile cannot be packed.
+    /// Returns an error when the last tile cannot be packed.
     pub(super) fn finish(&mut self) -> Result<(u64, u64), PageError> {
         self.close_tile()?;
         let packed = std::mem::take(&mut self.packer).finish().map_err(PageError::Pack)?;
@@ -370,7 +370,7 @@ impl Extract {
     ///
     /// # Errors
     ///
-    /// When a tile cannot be unpacked.
+    /// Returns an error when a tile cannot be unpacked.
     pub(super) fn replay(&self, end: u64, observer: &mut impl Observer) -> Result<(), PageError> {
         let mut lanes = Lanes::default();
         for tile in &self.tiles {

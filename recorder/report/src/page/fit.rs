@@ -8,7 +8,7 @@ use super::bins::MERGED;
 use super::budget::{self, Kept, Room, cost, costs};
 use super::columns::{self, Column};
 use super::extract::Extract;
-use super::meta::{Blocks, Told};
+use super::meta::{Blocks, EventBlocks};
 use super::pyramid::{Levels, Scale};
 use super::span_blocks;
 use super::spans::Finished;
@@ -20,7 +20,7 @@ use crate::stacks::Recorded;
 /// spans; data that programs report in addition to spans; stacks; the listed tiles. Finer bins and other tiles share the rest.
 const FOR_BINS: u64 = 40;
 const FOR_SPANS: u64 = 20;
-const FOR_TOLD: u64 = 15;
+const FOR_EVENT_BLOCKS: u64 = 15;
 const FOR_STACKS: u64 = 30;
 const FOR_LISTED: u64 = 50;
 
@@ -33,7 +33,7 @@ const STACKS_ENTRY: usize = 1_500;
 /// The highest block number.
 const HIGHEST: usize = 99_999_999;
 
-/// Maximum number of halvings; after that many, nothing is left.
+/// Maximum number of halvings; after that, nothing is left.
 const MOST_ROUNDS: u32 = 80;
 
 /// If the spans of the coarsest level take too much space, spans that are closer than a width are merged. This limits the width, in bins of
@@ -65,7 +65,7 @@ pub(super) struct Fitted {
     pub(super) blocks: Blocks,
     pub(super) data: Vec<Vec<u8>>,
     pub(super) stacks: Option<Value>,
-    pub(super) told: Told,
+    pub(super) event_blocks: EventBlocks,
     /// Whether stacks, or other data of programs, were reduced.
     pub(super) is_thinned: bool,
 }
@@ -81,12 +81,12 @@ impl Fitted {
             alike: 1,
         };
         let stacks = has_stacks.then(|| "x".repeat(STACKS_ENTRY).into());
-        let told = Told {
+        let event_blocks = EventBlocks {
             arguments: number.filter(|_| !extract.arguments.is_empty()),
             flows: number.filter(|_| extract.flows.len() > 0),
             counters: number.filter(|_| !extract.counters.is_empty()),
         };
-        Self { blocks, data: Vec::new(), stacks, told, is_thinned: false }
+        Self { blocks, data: Vec::new(), stacks, event_blocks, is_thinned: false }
     }
 }
 
@@ -95,19 +95,19 @@ impl Parts<'_> {
     ///
     /// # Errors
     ///
-    /// When a block cannot be packed.
+    /// Returns an error when a block cannot be packed.
     pub(super) fn fit(mut self, mut room: Room, report: &Report) -> io::Result<Fitted> {
         let (coarsest, mut alike) = self.coarsest(Room(u64::MAX))?;
         let mut levels = vec![vec![coarsest]];
         let exact = span_blocks::blocks(&self.spans.list, self.starts)?;
         let tile_costs = self.tile_costs(&exact);
-        let mut told = self.told()?;
+        let mut event_blocks = self.event_blocks()?;
         let events = self.extract.switches + self.extract.wakeups;
         let mut stacks = self.stacks(stacks::room(events), u64::MAX)?;
         let mut kept = Kept(vec![true; exact.len()]);
         let mut is_thinned = false;
         let mut left = room;
-        let besides = costs(told.iter().flatten()) + cost_of_stacks(stacks.as_ref());
+        let besides = costs(event_blocks.iter().flatten()) + cost_of_stacks(stacks.as_ref());
         let tiles = tile_costs.iter().sum::<u64>();
         let fits =
             left.take(tiles + besides + levels.iter().map(|it| cost_of_level(it)).sum::<u64>());
@@ -118,14 +118,15 @@ impl Parts<'_> {
             alike = look_alike;
             levels = vec![vec![coarsest]];
             room.spend(levels.iter().map(|it| cost_of_level(it)).sum());
-            self.thin_told(&mut told, room.percent(FOR_TOLD))?;
-            room.spend(costs(told.iter().flatten()));
+            self.thin_event_blocks(&mut event_blocks, room.percent(FOR_EVENT_BLOCKS))?;
+            room.spend(costs(event_blocks.iter().flatten()));
             let share = room.percent(FOR_STACKS);
             if cost_of_stacks(stacks.as_ref()) > share {
                 stacks = self.stacks(stacks::room(events).min(share), share)?;
             }
             room.spend(cost_of_stacks(stacks.as_ref()));
-            is_thinned = besides != costs(told.iter().flatten()) + cost_of_stacks(stacks.as_ref());
+            is_thinned =
+                besides != costs(event_blocks.iter().flatten()) + cost_of_stacks(stacks.as_ref());
             kept = Kept(vec![false; exact.len()]);
             let listed = budget::listed(report, self.spans, self.starts);
             let mut for_listed = Room(room.percent(FOR_LISTED));
@@ -138,7 +139,7 @@ impl Parts<'_> {
             }
             kept.take(&tile_costs, budget::evenly(exact.len()), &mut room);
         }
-        let mut fitted = self.number(levels, (&kept, exact), told, stacks);
+        let mut fitted = self.number(levels, (&kept, exact), event_blocks, stacks);
         fitted.blocks.alike = alike;
         fitted.is_thinned = is_thinned || alike > 1;
         Ok(fitted)
@@ -187,7 +188,7 @@ impl Parts<'_> {
     }
 
     /// The blocks of arguments, flows and counters, if there are any.
-    fn told(&mut self) -> io::Result<[Option<Vec<u8>>; 3]> {
+    fn event_blocks(&mut self) -> io::Result<[Option<Vec<u8>>; 3]> {
         let begin = self.begin;
         let Extract { arguments, flows, counters, .. } = &mut *self.extract;
         let pack = |is_there: bool, columns: Vec<Column>| {
@@ -201,12 +202,16 @@ impl Parts<'_> {
     }
 
     /// Halves the largest of them until all of them fit.
-    fn thin_told(&mut self, told: &mut [Option<Vec<u8>>; 3], room: u64) -> io::Result<()> {
-        let sizes = |told: &[Option<Vec<u8>>; 3]| told.each_ref().map(costs);
+    fn thin_event_blocks(
+        &mut self,
+        event_blocks: &mut [Option<Vec<u8>>; 3],
+        room: u64,
+    ) -> io::Result<()> {
+        let sizes = |event_blocks: &[Option<Vec<u8>>; 3]| event_blocks.each_ref().map(costs);
         // A few values of each counter always stay.
         let mut counters_shrink = true;
         for _ in 0..MOST_ROUNDS {
-            let before = sizes(told);
+            let before = sizes(event_blocks);
             let [arguments, flows, counters] = before;
             if before.iter().sum::<u64>() <= room {
                 break;
@@ -218,8 +223,8 @@ impl Parts<'_> {
             } else {
                 self.extract.flows.thin();
             }
-            *told = self.told()?;
-            counters_shrink &= sizes(told) != before;
+            *event_blocks = self.event_blocks()?;
+            counters_shrink &= sizes(event_blocks) != before;
         }
         Ok(())
     }
@@ -249,7 +254,7 @@ impl Parts<'_> {
         self,
         levels: Vec<Vec<Chunk>>,
         (kept, exact): (&Kept, Vec<Option<Vec<u8>>>),
-        told: [Option<Vec<u8>>; 3],
+        event_blocks: [Option<Vec<u8>>; 3],
         stacks: Option<Stacks>,
     ) -> Fitted {
         let mut data = Vec::new();
@@ -274,12 +279,12 @@ impl Parts<'_> {
             let numbers: Vec<usize> = of_stacks.into_iter().map(&mut add).collect();
             chosen.json(&numbers, self.recorded)
         });
-        let [arguments, flows, counters] = told.map(|block| block.map(&mut add));
+        let [arguments, flows, counters] = event_blocks.map(|block| block.map(&mut add));
         Fitted {
             blocks,
             data,
             stacks,
-            told: Told { arguments, flows, counters },
+            event_blocks: EventBlocks { arguments, flows, counters },
             is_thinned: false,
         }
     }

@@ -106,7 +106,7 @@ impl Frames {
         number
     }
 
-    /// The approximate size of all of it in the page, in bytes.
+    /// The approximate size of all tables in the page, in bytes.
     pub(super) fn bytes(&self) -> u64 {
         self.bytes
     }

@@ -1,5 +1,4 @@
-//! What the recorder says about the recording: the events `trace_info` and
-//! `trace_stats`.
+//! The recorder's statements about the recording: the events `trace_info` and `trace_stats`.
 
 use fxt_reader::record::Args;
 use fxtrec_sched::signed;

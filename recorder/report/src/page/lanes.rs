@@ -1,6 +1,6 @@
 //! The lanes of the page: the occupant of each CPU and the state of each thread, from one event to the next.
 //!
-//! Nothing is inferred here. The [analysis](crate::analysis) determines the effects of each record with its [scheduling
+//! No state is inferred here. The [analysis](crate::analysis) determines the effects of each record with its [scheduling
 //! machine](fxtrec_sched), and an event of the page holds these effects as assignments. Readers of the page's blocks, such as the page's
 //! script, only have to apply them:
 //!
@@ -18,7 +18,7 @@ pub(super) enum Event {
     /// A CPU switches to another thread.
     Switch {
         cpu: u16,
-        /// The thread that was switched out and now has another state; idle means none.
+        /// The thread that was switched out and now has another state; idle means that there is no such thread.
         outgoing: ThreadIndex,
         state: State,
         /// The thread that has the CPU, and runs.
@@ -45,12 +45,12 @@ pub(super) enum Event {
     Claim { cpu: u16, thread: ThreadIndex, since: u64, ran_since: Option<u64> },
     /// The data taken from the slice that ends with the CPU's next switch, at the same time.
     Taken { cpu: u16, taken: Taken },
-    /// A CPU has no occupant, or an unknown one; this applies to the previous `length` nanoseconds as well.
+    /// A CPU has no occupant, or an unknown one; the same holds for the previous `length` nanoseconds.
     Vacate { cpu: u16, length: u64 },
 }
 
 impl Event {
-    /// The time from which the event's statement applies; `time` is that of the event.
+    /// The time from which the event's statement is valid; `time` is the time of the event.
     pub(super) fn since(self, time: u64) -> u64 {
         match self {
             Event::Change { since, .. } | Event::Claim { since, .. } => since,

@@ -15,7 +15,7 @@ use super::threads::ThreadIndex;
 use super::tile::head;
 use crate::analysis::DEFAULT_WORST;
 use crate::model::ProviderLosses;
-use crate::{Distribution, Incident, Metric, Party, Report, Sleep, Wait};
+use crate::{Distribution, Incident, Metric, Report, Sleep, ThreadInfo, Wait};
 
 /// The version of the layout. It is incremented when the scripts of one version cannot read the data of another.
 pub(super) const LAYOUT: u32 = 6;
@@ -41,7 +41,7 @@ const LEFT_OUT: i8 = -1;
 
 /// The blocks of data that programs report in addition to spans.
 #[derive(Clone, Copy, Debug, Default)]
-pub(super) struct Told {
+pub(super) struct EventBlocks {
     pub(super) arguments: Option<usize>,
     pub(super) flows: Option<usize>,
     pub(super) counters: Option<usize>,
@@ -62,7 +62,7 @@ pub(super) struct Contents<'a> {
     pub(super) file: Option<&'a str>,
     /// The entry about stacks, if there are any.
     pub(super) stacks: Option<&'a Value>,
-    pub(super) told: Told,
+    pub(super) event_blocks: EventBlocks,
 }
 
 /// The maximum number of applications that are named for dropping records.
@@ -109,15 +109,16 @@ impl Contents<'_> {
             "causes": self.report.causes.names().collect::<Vec<_>>(),
             "stolen": self.stolen(),
             "stacks": self.stacks,
-            "told": self.told(),
+            "told": self.event_blocks(),
         })
     }
 
     /// Data that programs report in addition to spans: operations, which have separate tracks after all threads; arguments, flows and
     /// counters.
-    fn told(&self) -> Value {
+    fn event_blocks(&self) -> Value {
         let Extract { threads, operations, arguments, flows, counters, .. } = self.extract;
-        let Told { arguments: of_arguments, flows: of_flows, counters: of_counters } = self.told;
+        let EventBlocks { arguments: of_arguments, flows: of_flows, counters: of_counters } =
+            self.event_blocks;
         let tracks = operations.tracks.iter();
         let tracks: Vec<_> = tracks.map(|track| [track.category.0, track.name.0]).collect();
         let left_out = [operations.left_out, arguments.left_out, flows.left_out, counters.left_out];
@@ -194,7 +195,7 @@ impl Contents<'_> {
             };
             Some(json!([late.tile, head, cpu, thread.0, self.at(late.since), ran_since]))
         };
-        // Such an event only matters if a tile that it concerns is in the page.
+        // Such an event is relevant only if a tile that it concerns is in the page.
         let matters = |late: &&Late| {
             let first = self.starts.partition_point(|&start| start <= late.since).saturating_sub(1);
             let before = self.blocks.tiles.get(first..late.tile).unwrap_or_default();
@@ -275,12 +276,12 @@ impl Contents<'_> {
     fn blocked(&self) -> Value {
         let sleep = |sleep: &&Sleep| {
             json!({
-                "who": party(&sleep.thread),
+                "who": thread_json(&sleep.thread),
                 "uninterruptible": sleep.metric == Metric::BlockedUninterruptible,
                 "from": self.at(sleep.span.begin.0),
                 "to": self.at(sleep.span.end.0),
                 "syscall": sleep.call.map(|number| self.call_name(number)),
-                "waker": sleep.waker.as_ref().map(party),
+                "waker": sleep.waker.as_ref().map(thread_json),
                 "interrupt": sleep.by_interrupt,
                 "object": sleep.waited_for,
             })
@@ -292,7 +293,7 @@ impl Contents<'_> {
         let incident = |incident: &Incident| {
             let Incident { thread, span, sentence } = incident;
             let [from, to] = [span.begin, span.end].map(|time| self.at(time.0));
-            json!({ "who": party(thread), "from": from, "to": to, "sentence": sentence })
+            json!({ "who": thread_json(thread), "from": from, "to": to, "sentence": sentence })
         };
         self.report.incidents.iter().flatten().map(incident).collect()
     }
@@ -312,20 +313,20 @@ impl Contents<'_> {
 
     fn wait(&self, wait: &Wait) -> Value {
         json!({
-            "who": party(&wait.thread),
+            "who": thread_json(&wait.thread),
             "metric": wait.metric.name(),
             "from": self.at(wait.span.begin.0),
             "to": self.at(wait.span.end.0),
             "queued": wait.queued_on.0,
             "ran": wait.ran_on.0,
-            "waker": wait.waker.as_ref().map(party),
+            "waker": wait.waker.as_ref().map(thread_json),
             "idle": nanos(wait.idle),
             "unknown": nanos(wait.unknown),
             "throttled": nanos(wait.throttled),
             "quota": wait.throttled_by.as_deref(),
             "moves": wait.moves.iter().map(|it| it.to.0).collect::<Vec<_>>(),
             "by": wait.antagonists.iter().map(|antagonist| {
-                json!([party(&antagonist.thread), nanos(antagonist.ran)])
+                json!([thread_json(&antagonist.thread), nanos(antagonist.ran)])
             }).collect::<Vec<_>>(),
             "more": wait.more_antagonists,
             "others": nanos(wait.others),
@@ -339,8 +340,8 @@ impl Contents<'_> {
 }
 
 /// A thread's koid, and its name at the time.
-fn party(party: &Party) -> Value {
-    json!([party.koid.0, &*party.comm])
+fn thread_json(thread: &ThreadInfo) -> Value {
+    json!([thread.koid.0, &*thread.comm])
 }
 
 fn distribution(found: &Distribution) -> Value {

@@ -140,7 +140,7 @@ impl Page {
     ///
     /// # Errors
     ///
-    /// [`PageError::Write`] if `out` fails, [`PageError::Pack`] if the compressor fails, which only happens when memory is short.
+    /// Returns [`PageError::Write`] if `out` fails, [`PageError::Pack`] if the compressor fails, which only happens when memory is short.
     pub fn write(self, report: &Report, out: &mut dyn Write) -> Result<Written, PageError> {
         let Self { mut extract, recorded, budget, file, failed } = self;
         if let Some(error) = failed {
@@ -174,7 +174,7 @@ impl Page {
                 budget: limit,
                 file: file.as_deref(),
                 stacks: fitted.stacks.as_ref(),
-                told: fitted.told,
+                event_blocks: fitted.event_blocks,
             }
             .json()
         };
@@ -248,7 +248,7 @@ impl Written {
         }
     }
 
-    /// Whether the budget had room for everything.
+    /// Whether the budget was sufficient for everything.
     #[must_use]
     pub fn is_complete(&self) -> bool {
         self.tiles.0 == self.tiles.1 && self.levels.0 == self.levels.1 && !self.is_thinned

@@ -56,7 +56,7 @@ impl<K: Clone + Eq + Hash> Numbered<K> {
     }
 }
 
-/// Text without the characters that separate texts in a block, and without those that change how a page is shown.
+/// Text without the characters that separate texts in a block, and without those that change the display of a page.
 pub(super) fn clean(text: &str) -> String {
     escape::line(text).into_owned()
 }

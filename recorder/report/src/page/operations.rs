@@ -38,7 +38,7 @@ struct Open {
 pub(super) struct Operations {
     pub(super) tracks: Vec<Track>,
     by_name: FxHashMap<Track, usize>,
-    /// These spans have a track in place of a thread.
+    /// For these spans, a track takes the place of the thread.
     list: Vec<Span>,
     open: FxHashMap<Key, Vec<Open>>,
     /// For each track, which rows are in use.

@@ -1,4 +1,4 @@
-//! Compresses blocks on other threads, in parallel to the code that generates them; both take about equally long.
+//! Compresses blocks on other threads, in parallel with the code that generates them; both take about the same time.
 //!
 //! ```text
 //!  columns 0, 1, 2, ...  --0, 2, ...-->  thread fxtrec-pack-0 \

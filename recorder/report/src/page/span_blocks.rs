@@ -14,8 +14,8 @@ mod kind {
     pub(super) const MANY: u64 = 3;
 }
 
-/// A block for each window, `None` if it would be empty. `starts` has the begins of the windows; each ends where the next begins, and the
-/// last one does not end. Spans are sorted by thread and begin.
+/// A block for each window; `None` if it would be empty. `starts` contains the beginnings of the windows; each ends where the next begins,
+/// and the last one has no end. Spans are sorted by thread and begin.
 pub(super) fn blocks(spans: &[Span], starts: &[u64]) -> io::Result<Vec<Option<Vec<u8>>>> {
     let mut members: Vec<Vec<u32>> = vec![Vec::new(); starts.len()];
     for (index, span) in spans.iter().enumerate() {

@@ -117,7 +117,7 @@ impl Spans {
                 span.end = end.max(span.start);
             }
         }
-        // If two begin together, the longer one contains the other.
+        // If two begin at the same time, the longer one contains the other.
         self.list.sort_by_key(|span| (span.thread, span.start, u64::MAX - span.end));
         // The ends of the enclosing spans, the earliest on top.
         let mut around: BinaryHeap<Reverse<u64>> = BinaryHeap::new();
@@ -163,7 +163,7 @@ impl Finished {
         spans
     }
 
-    /// The spans as they look if nothing shorter than `width` nanoseconds can be distinguished: long ones are unchanged, and short ones
+    /// The spans as they appear if nothing shorter than `width` nanoseconds can be distinguished: long spans are unchanged, and short spans
     /// that follow each other more closely are merged.
     pub(super) fn coarse(&self, width: u64) -> Vec<Span> {
         let mut coarse: Vec<Span> = Vec::new();

@@ -1,4 +1,4 @@
-//! The stacks of the page: each belongs to a wait that a lane shows, to the waker that ended it, or to a moment on a CPU.
+//! The stacks of the page: each belongs to a wait that a lane shows, to the waker that ended the wait, or to a sample on a CPU.
 //!
 //! Stacks are assigned to waits when the tiles are [replayed](super::extract::Extract::replay), by the rule of [`crate::stacks`]: a wait
 //! has the stack that was recorded during it, or slightly before it if its switch was seen late.

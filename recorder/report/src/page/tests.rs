@@ -279,7 +279,7 @@ fn arguments_beyond_what_has_room_are_left_out_and_counted() {
     }
     let (text, contents) = page(trace, 100);
     let left_out = contents["told"]["leftOut"][1].as_u64().unwrap();
-    // Each takes about a third of 1 kB, since half is cut, and there is room for 1 MB.
+    // Each takes about a third of 1 kB, because half is cut, and there is space for 1 MB.
     assert!((2_000..5_000).contains(&left_out), "{left_out}");
     assert!(contents["told"]["arguments"].is_u64());
     assert!(text.contains("fx.told ="));

@@ -68,7 +68,7 @@ impl Default for Threads {
 }
 
 impl Threads {
-    /// The index of a thread; it gets one if it is new.
+    /// The index of a thread, which is assigned if the thread is new.
     pub(super) fn index(&mut self, koid: Koid) -> ThreadIndex {
         if let Some(&index) = self.by_koid.get(&koid) {
             return index;

@@ -43,7 +43,7 @@ pub(super) struct Tile {
     pub(super) packed: Vec<u8>,
 }
 
-/// Collects the events of one tile after the other.
+/// Collects the events of the tiles, one tile after another.
 #[derive(Debug, Default)]
 pub(super) struct TileWriter {
     start: u64,
@@ -153,7 +153,7 @@ fn optional(thread: Option<ThreadIndex>) -> u64 {
     thread.map_or(0, |thread| u64::from(thread.0) + 1)
 }
 
-/// How long before `now` it was, as one number; 0 for before the trace.
+/// The time before `now`, as one number; 0 for before the trace.
 fn age(since: u64, now: u64) -> u64 {
     if since == 0 { 0 } else { now.saturating_sub(since) + 1 }
 }
@@ -192,7 +192,7 @@ impl Tile {
     ///
     /// # Errors
     ///
-    /// When the block cannot be decompressed.
+    /// Returns an error when the block cannot be decompressed.
     pub(super) fn replay(
         &self,
         lanes: &mut Lanes,

@@ -4,7 +4,7 @@ use proptest::prelude::*;
 use super::*;
 use crate::analysis::Options;
 use crate::scene::{Leaves, Scene};
-use crate::selection::{Moment, TimeRange};
+use crate::selection::{TimeRange, TimeSpec};
 
 const ALL: &str = "steal,irq,throttled,waker,syscall";
 
@@ -26,8 +26,8 @@ fn parts(report: &SpanReport) -> (Vec<(&'static str, u64)>, u64) {
     (all.filter(|part| part.1 > 0).collect(), time.unknown / 1000)
 }
 
-/// COMMAND's process is 100; its thread 101 has a span from 0 to 100 us. In this span, the thread waits while the CPU is used by COMMAND's
-/// own 102, and by 201, which existed before.
+/// COMMAND's process is 100; its thread 101 has a span from 0 to 100 us. In this span, the thread waits while COMMAND's own 102, and 201,
+/// which existed before, use the CPU.
 fn late() -> Scene {
     let mut scene = Scene::of_command(ALL, 100);
     scene.switch(0, 0, 0, Leaves::R, 101);
@@ -154,8 +154,10 @@ fn spans_of_one_name_are_chosen_by_thread_and_range_and_put_together() {
     let mut selection = Selection::default();
     selection.threads.tids = vec![101];
     assert_eq!(measured_of(&scene, &selection).rows.len(), 1);
-    let range =
-        TimeRange { from: Some(Moment::At(Nanos(60_000))), to: Some(Moment::At(Nanos(260_000))) };
+    let range = TimeRange {
+        from: Some(TimeSpec::At(Nanos(60_000))),
+        to: Some(TimeSpec::At(Nanos(260_000))),
+    };
     let report = measured_of(&scene, &Selection { range, ..Selection::default() });
     assert_eq!(report.by_name()[0].1.part(SpanPart::Wall).count(), 2);
 }

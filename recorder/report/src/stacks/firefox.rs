@@ -186,7 +186,7 @@ fn thread(kind: Kind, samples: &[&Sample<'_>], libraries: &mut Libraries) -> Val
     })
 }
 
-/// Writes profiles of a trace as one, in which each thread occurs once for each kind of stack.
+/// Writes the profiles of a trace as one profile, in which each thread occurs once for each kind of stack.
 ///
 /// # Errors
 /// The errors of `out`.

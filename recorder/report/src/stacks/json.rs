@@ -8,7 +8,7 @@ use rustc_hash::FxHashMap;
 use serde::Serialize;
 
 use super::{Blocked, Wait, Waker, nanos};
-use crate::Party;
+use crate::ThreadInfo;
 
 /// Incremented when a member is removed or changes its meaning; new members may be added at any time.
 const VERSION: u32 = 1;
@@ -51,9 +51,9 @@ struct Who<'a> {
     comm: &'a str,
 }
 
-impl<'a> From<&'a Party> for Who<'a> {
-    fn from(party: &'a Party) -> Who<'a> {
-        Who { tid: party.tid, pid: party.pid, comm: &party.comm }
+impl<'a> From<&'a ThreadInfo> for Who<'a> {
+    fn from(thread: &'a ThreadInfo) -> Who<'a> {
+        Who { tid: thread.tid, pid: thread.pid, comm: &thread.comm }
     }
 }
 

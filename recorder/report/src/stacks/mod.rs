@@ -30,7 +30,7 @@ use fxtrec_sched::{State, WakeupFacts};
 use rustc_hash::{FxHashMap, FxHashSet};
 
 use crate::analysis::{Names, Observer, SwitchedOut, Woken, observe};
-use crate::{Options, Party, Report};
+use crate::{Options, Report, ThreadInfo};
 pub use firefox::write_firefox;
 pub use json::write_json;
 pub use pprof::write_pprof;
@@ -45,7 +45,7 @@ pub const LATE: u64 = 1_000_000;
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Waker {
-    Thread(Party),
+    Thread(ThreadInfo),
     Interrupt,
     Unknown,
 }
@@ -53,7 +53,7 @@ pub enum Waker {
 /// A time in which a thread was blocked.
 #[derive(Clone, Debug)]
 pub struct Wait {
-    pub thread: Party,
+    pub thread: ThreadInfo,
     /// When it left its CPU, in nanoseconds.
     pub begin: u64,
     /// How long until it was woken.
@@ -80,7 +80,7 @@ pub struct Blocked {
     /// The number of stacks of chosen threads whose wait has no known length.
     pub censored: u64,
     /// The threads that woke others or were sampled on a CPU, and that are chosen or woke a chosen thread.
-    pub running: FxHashMap<u64, Party>,
+    pub running: FxHashMap<u64, ThreadInfo>,
 }
 
 /// Waits with the same stack.
@@ -114,8 +114,8 @@ pub fn blocked<'r, E: From<Error>>(
         let (Some(koid), Some(tid)) = (thread.koid, thread.tid) else { continue };
         let (comm, cgroup) = (thread.comm.clone(), thread.cgroup.clone());
         let host = thread.host.clone();
-        let party = Party { koid, comm, pid: thread.pid, tid, cgroup, host };
-        blocked.running.insert(koid.0, party);
+        let thread_info = ThreadInfo { koid, comm, pid: thread.pid, tid, cgroup, host };
+        blocked.running.insert(koid.0, thread_info);
     }
     for wait in &blocked.waits {
         if let Waker::Thread(thread) = &wait.waker {
@@ -136,11 +136,18 @@ struct Waits {
     uninterruptible: FxHashMap<Koid, bool>,
 }
 
-fn party(koid: Koid, names: Names<'_>) -> Party {
+fn thread_info(koid: Koid, names: Names<'_>) -> ThreadInfo {
     let (comm, pid) = names.of(koid);
     let cgroup = names.cgroup(koid).map(Into::into);
     let host = names.host(koid).map(Into::into);
-    Party { koid, comm: comm.unwrap_or_default().into(), pid, tid: names.tid(koid), cgroup, host }
+    ThreadInfo {
+        koid,
+        comm: comm.unwrap_or_default().into(),
+        pid,
+        tid: names.tid(koid),
+        cgroup,
+        host,
+    }
 }
 
 impl Observer for Waits {
@@ -169,12 +176,12 @@ impl Observer for Waits {
             return;
         }
         let waker = match self.wakers.get(&out.koid) {
-            Some(Some(koid)) => Waker::Thread(party(*koid, names)),
+            Some(Some(koid)) => Waker::Thread(thread_info(*koid, names)),
             Some(None) => Waker::Interrupt,
             None => Waker::Unknown,
         };
         self.of.entry(out.koid).or_default().push(Wait {
-            thread: party(out.koid, names),
+            thread: thread_info(out.koid, names),
             begin: out.time.0.saturating_sub(ran + away),
             blocked: Duration::from_nanos(blocked),
             away: Duration::from_nanos(away),
@@ -248,7 +255,7 @@ fn nanos(duration: Duration) -> u64 {
 }
 
 impl Blocked {
-    /// The blocked time of all waits together.
+    /// The total blocked time of all waits.
     pub fn total(&self) -> Duration {
         self.waits.iter().map(|wait| wait.blocked).sum()
     }

@@ -6,7 +6,7 @@ use std::io::{self, Write};
 use fxtrec_sched::backtrace::Kind;
 
 use super::{Blocked, Frame, Stack, nanos};
-use crate::Party;
+use crate::ThreadInfo;
 
 /// The weighted stacks of one kind.
 #[derive(Debug)]
@@ -18,7 +18,7 @@ pub struct Profile<'a> {
 /// A stack of a thread, with its weight.
 #[derive(Debug)]
 pub struct Sample<'a> {
-    pub thread: &'a Party,
+    pub thread: &'a ThreadInfo,
     /// When the wait began or ended, or the thread ran, in nanoseconds.
     pub time: u64,
     /// The innermost first; empty if there is no stack.

@@ -30,7 +30,7 @@ pub struct Stack {
     /// See [`backtrace::link`].
     pub(crate) link: u32,
     process: Koid,
-    /// How many mappings of its process were recorded before it: later ones may belong to the next program.
+    /// The number of mappings of its process that were recorded before it: later ones may belong to the next program.
     mapped: usize,
     /// The innermost first. Stacks with equal addresses share them.
     addresses: Arc<[u64]>,
@@ -50,7 +50,7 @@ pub struct Frame<'a> {
     pub lines: &'a [Line],
 }
 
-/// A place in source code.
+/// A location in source code.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct Line {
     pub function: Option<String>,
@@ -384,14 +384,14 @@ impl Recorded {
         let has = |mapping: &&Mapping| mapping.contains(address);
         // The last mapping that was recorded applies. If only a part of a recording is kept, all mappings are written at its end, with the
         // time of the last stack that is in them.
-        let told = before.iter().rev().find(has);
+        let reported = before.iter().rev().find(has);
         let later = || {
             let later = behind.iter().rev().filter(has);
             later.min_by_key(|mapping| {
                 (mapping.time.0 < stack.time, mapping.time.0.abs_diff(stack.time))
             })
         };
-        told.or_else(later)
+        reported.or_else(later)
     }
 
     /// The file that contains an address of a process, and the address in the file.

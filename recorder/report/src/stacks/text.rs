@@ -7,14 +7,14 @@ use fxtrec_sched::backtrace::PROBLEMS;
 use fxtrec_units::text::{count, counted, noun, percent, short};
 
 use super::{Blocked, StackWaits, Wait, Waker};
-use crate::text::{party, printable};
+use crate::text::{name_and_id, printable};
 
 /// The maximum width of a function's name.
 const NAME: usize = 100;
 
 fn waker(wait: &Wait) -> String {
     match &wait.waker {
-        Waker::Thread(thread) => format!("woken by {}", party(thread)),
+        Waker::Thread(thread) => format!("woken by {}", name_and_id(thread)),
         Waker::Interrupt => "woken by an interrupt".to_owned(),
         Waker::Unknown => "woken".to_owned(),
     }
@@ -56,7 +56,7 @@ fn write_stack(
     Ok(())
 }
 
-/// The threads that waited in a place: the one with the longest time, and the number of others.
+/// The threads that waited in one location: the one with the longest time, and the number of others.
 fn threads(place: &StackWaits<'_>) -> String {
     let mut of: Vec<(u64, Duration, &Wait)> = Vec::new();
     for wait in &place.waits {
@@ -66,7 +66,8 @@ fn threads(place: &StackWaits<'_>) -> String {
         }
     }
     of.sort_by_key(|(_, sum, _)| std::cmp::Reverse(*sum));
-    let named: Vec<String> = of.iter().take(3).map(|(.., wait)| party(&wait.thread)).collect();
+    let named: Vec<String> =
+        of.iter().take(3).map(|(.., wait)| name_and_id(&wait.thread)).collect();
     match of.len() - named.len() {
         0 => named.join(", "),
         more => format!("{}, {} more", named.join(", "), count(more as u64)),
@@ -108,7 +109,7 @@ pub fn write_text(
         writeln!(out, "\nThe longest, innermost function first:")?;
     }
     for (number, wait) in blocked.waits.iter().take(worst).enumerate() {
-        let (length, who) = (short(wait.blocked), party(&wait.thread));
+        let (length, who) = (short(wait.blocked), name_and_id(&wait.thread));
         let seconds =
             |nanos: u64| format!("{}.{:09}", nanos / 1_000_000_000, nanos % 1_000_000_000);
         let end = wait.begin + super::nanos(wait.blocked);

@@ -33,7 +33,7 @@ pub fn write_brief(report: &Report, out: &mut dyn Write) -> io::Result<()> {
     write_busy(report, out)
 }
 
-/// The line about names for which there was no room, if there are any.
+/// The line about names for which there was no space, if any.
 pub(super) fn names_line(report: &Report) -> Option<String> {
     let names = counted(report.names_left_out, "name", "names");
     (report.names_left_out > 0).then(|| {
@@ -41,7 +41,7 @@ pub(super) fn names_line(report: &Report) -> Option<String> {
     })
 }
 
-/// The line about strings of programs for which there was no room, if there are any.
+/// The line about strings of programs for which there was no space, if any.
 pub(super) fn strings_line(report: &Report) -> Option<String> {
     let strings = counted(report.strings_left_out, "string", "strings");
     (report.strings_left_out > 0).then(|| {

@@ -19,7 +19,7 @@ const MAX_PATH: usize = 120;
 /// Smaller shares of a CPU are not shown.
 const WORTH_A_LINE: f64 = 0.0005;
 
-/// The time that the host took, as a part of a sentence: `3.1 % of CPU 0, 0.4 % of CPU 1`. `None` if that is too little to be mentioned.
+/// The time that the host took, as a part of a sentence: `3.1 % of CPU 0, 0.4 % of CPU 1`. `None` if the time is too short to be mentioned.
 pub(super) fn host(report: &Report) -> Option<String> {
     let mut taken: Vec<&HostSteal> =
         report.host.iter().filter(|host| host.share() >= WORTH_A_LINE).collect();
@@ -37,24 +37,24 @@ pub(super) fn host(report: &Report) -> Option<String> {
 /// The maximum number of cgroups that are named individually.
 const MAX_CGROUPS: usize = 3;
 
-/// The cgroups that quotas stopped, as a sentence. `None` if they stopped no cgroup.
+/// The cgroups that quotas stopped, as a sentence. `None` if quotas stopped no cgroup.
 pub(super) fn stopped(report: &Report) -> Option<String> {
     let one = |quota: &Quota| {
         let periods = counted(quota.throttled_periods, "period", "periods");
         let cgroup = printable(&quota.cgroup, MAX_PATH);
         format!("{cgroup} for {} in {periods}", short(quota.throttled))
     };
-    let told: Vec<String> = report.quotas.iter().take(MAX_CGROUPS).map(one).collect();
+    let reported: Vec<String> = report.quotas.iter().take(MAX_CGROUPS).map(one).collect();
     let rest = match report.quotas.len().saturating_sub(MAX_CGROUPS) {
         0 => String::new(),
-        more => format!(", {more} more for less"),
+        more => format!(", {more} more for less time"),
     };
     // If the recording does not show which threads a quota stopped, the text says so.
     let which = match report.causes.has(Cause::Throttled) {
         true => "",
-        false => "; which threads is not recorded",
+        false => "; the recording does not show which threads",
     };
-    (!told.is_empty()).then(|| format!("quotas stopped {}{rest}{which}", told.join(", ")))
+    (!reported.is_empty()).then(|| format!("quotas stopped {}{rest}{which}", reported.join(", ")))
 }
 
 /// The columns that are left out first on a narrow terminal: longest single times, and counts.

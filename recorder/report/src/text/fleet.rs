@@ -99,7 +99,7 @@ pub fn write_traces(report: &Report, style: TableStyle, out: &mut dyn Write) -> 
     writeln!(out)
 }
 
-/// The greatest first; names from A to Z. Where a trace has no figure, such as its CPU time, the figure of its slices is used.
+/// The greatest first; names from A to Z. If a trace lacks a figure, such as the CPU time, the figure of its slices is used.
 fn rank(row: &TraceRow, style: TableStyle) -> (Reverse<u128>, &str) {
     let figures = row.figures(style.metric);
     let nanos = |duration: Option<Duration>| duration.map_or(0, |it| it.as_nanos() + 1);

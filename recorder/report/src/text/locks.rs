@@ -7,8 +7,8 @@ use fxtrec_units::grid::{Grid, Side, printable};
 use fxtrec_units::look::Look;
 use fxtrec_units::text::{count, millis, millis_or_dash};
 
-use super::worst::party;
-use crate::Party;
+use super::worst::name_and_id;
+use crate::ThreadInfo;
 use crate::locks::{LockReport, LockRow};
 
 /// The maximum number of holders, and of waiters, that are named.
@@ -17,10 +17,10 @@ const MOST_NAMED: usize = 2;
 /// The columns that are left out first on a narrow terminal.
 const SPARE: [&str; 4] = ["Censored", "p50 ms", "p99 ms", "waited by, ms"];
 
-fn named<'a>(all: impl ExactSizeIterator<Item = (Option<&'a Party>, Duration)>) -> String {
+fn named<'a>(all: impl ExactSizeIterator<Item = (Option<&'a ThreadInfo>, Duration)>) -> String {
     let rest = all.len().saturating_sub(MOST_NAMED);
-    let one = |(who, sum): (Option<&Party>, Duration)| {
-        let who = who.map_or_else(|| "unknown".to_owned(), party);
+    let one = |(who, sum): (Option<&ThreadInfo>, Duration)| {
+        let who = who.map_or_else(|| "unknown".to_owned(), name_and_id);
         format!("{who} {}", millis(sum))
     };
     let mut words: Vec<String> = all.take(MOST_NAMED).map(one).collect();

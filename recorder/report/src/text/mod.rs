@@ -26,4 +26,6 @@ pub use locks::write_locks;
 pub use overview::{write_cpus, write_head, write_metrics};
 pub use spans::write_spans;
 pub use threads::{NoSuchKey, SortKey, TableStyle, thread_name, write_processes, write_threads};
-pub use worst::{antagonists, party, recorder_line, worst_of_all, write_blocked, write_worst};
+pub use worst::{
+    antagonists, name_and_id, recorder_line, worst_of_all, write_blocked, write_worst,
+};

@@ -126,7 +126,7 @@ pub fn write_metrics(report: &Report, look: Look, out: &mut dyn Write) -> io::Re
     writeln!(out)
 }
 
-/// How something was recorded on `hosts`, if the trace says so: other recorders write less about it.
+/// The settings of a recording on `hosts`, if the trace has them: other recorders write less about it.
 fn write_recorded(origin: &Origin, hosts: &str, out: &mut dyn Write) -> io::Result<()> {
     let version = origin.recorder().unwrap_or_default();
     let parts = [

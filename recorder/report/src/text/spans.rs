@@ -120,8 +120,8 @@ pub fn write_spans(
         grid.row(row);
     }
     let heading = match has_parts {
-        true => "Spans, and the sums of the parts of their time:",
-        false => "Spans, of which only the lengths are known:",
+        true => "Spans, with the sum of each part of their time:",
+        false => "Spans with known lengths only:",
     };
     writeln!(out, "{}", look.heading(heading))?;
     grid.write(look, out)?;
@@ -176,7 +176,7 @@ fn write_parts(
     if is_empty {
         return Ok(());
     }
-    writeln!(out, "{}", look.heading("Parts of spans, for each span by itself:"))?;
+    writeln!(out, "{}", look.heading("Parts of spans, per span:"))?;
     grid.write(look, out)?;
     writeln!(out)
 }
@@ -217,7 +217,7 @@ mod tests {
         scene.span((0, 10_000), 101, "request").span((9_000, 9_500), 101, "parse");
         scene.switch(10_000, 0, 101, Leaves::S, 0).end(20_000);
         let expected = "\
-Spans, and the sums of the parts of their time:
+Spans, with the sum of each part of their time:
   Span         Count  p50 ms  p90 ms  p99 ms  Max ms  CPU ms  Queue ms  Strangers ms  Blocked ms  by
   ----------------------------------------------------------------------------------------------------------
   app:request      1  10.000  10.000  10.000  10.000   4.000     4.000         4.000       2.000  lock 2.000
@@ -234,7 +234,7 @@ Spans, and the sums of the parts of their time:
         let called = |category, name| called(&SpanName { category, name, is_async: false });
         assert_eq!(called("", "GET /"), "GET /");
         assert_eq!(called("app", "GET /"), "app:GET /");
-        // The text that is shown can be used to choose a span.
+        // The displayed text can be used to choose a span.
         let is_called = fxtrec_blame::spans::is_called;
         assert!(is_called(("", "GET /"), "GET /") && is_called(("app", "GET /"), "app:GET /"));
     }
@@ -283,7 +283,7 @@ Spans, and the sums of the parts of their time:
         scene.span((1_000, 5_000), 101, "request").span((2_000, 2_000), 101, "mark");
         scene.async_span(7, (1_000, 101), (4_000, 101), "fetch");
         let expected = "\
-Spans, of which only the lengths are known:
+Spans with known lengths only:
   Span               Count  p50 ms  p90 ms  p99 ms  Max ms
   --------------------------------------------------------
   app:request            1   4.000   4.000   4.000   4.000

@@ -288,7 +288,7 @@ fn the_short_form_has_the_waits_the_worst_of_them_and_the_cpus() {
     assert_eq!(text(|out| write_brief(&Report::default(), out)), "");
 }
 
-/// The same as [`report`], with 101 throttled for 30 us of its preemption, and something of each other fact.
+/// The same as [`report`], with 101 throttled for 30 us of its preemption, and one value of each other fact.
 fn with_causes() -> Report {
     use fxt_writer::{Text, Value};
     let mut scene = Scene::with_causes(
@@ -384,7 +384,7 @@ fn cgroups_that_quotas_stopped_are_named_and_whose_waits_is_said_to_be_unknown()
     scene.quota_stat(20, "/x", 306_000, (12, 30)).quota_stat(20, "/y", 900, (1, 30));
     let head = text(|out| write_head(&scene.report(), Look::PLAIN, out));
     let line = "\nquotas stopped /x for 306 ms in 12 periods, /y for 900 us in 1 period; \
-                which threads is not recorded\n";
+                the recording does not show which threads\n";
     assert!(head.contains(line), "{head}");
     let table = text(|out| write_causes(&scene.report(), None, Look::PLAIN, out));
     let line = "  quotas stopped /x for 306 ms, all CPUs together, in 12 of 30 periods\n";
@@ -508,7 +508,7 @@ fn a_blocked_time_names_the_file_or_socket_if_the_trace_has_it() {
     scene.switch(0, 0, 0, Leaves::R, 101).switch(10, 0, 101, Leaves::D, 0);
     scene.wake(40, 0, 101).switch(41, 0, 0, Leaves::R, 101).waits_for(10, 101, &file);
     scene.switch(45, 0, 101, Leaves::D, 0);
-    // What belongs to no wait changes nothing.
+    // Records that belong to no wait change nothing.
     scene.waits_for(11, 101, &[("object_kind", "pipe")]).waits_for(12, 102, &[]);
     scene.wake(65, 0, 101).switch(66, 0, 0, Leaves::R, 101).end(200);
     let all = text(|out| write_blocked(&scene.report(), 9, Look::PLAIN, out));
@@ -541,6 +541,9 @@ fn what_takes_more_than_half_of_a_recording_is_how_a_thread_lives() {
     scene.switch(0, 0, 0, Leaves::R, 101).switch(10, 0, 101, Leaves::S, 0);
     scene.wake(80, 0, 101).switch(81, 0, 0, Leaves::R, 101).switch(85, 0, 101, Leaves::S, 0);
     scene.wake(95, 0, 101).switch(96, 0, 0, Leaves::R, 101).end(100);
-    let told = text(|out| write_blocked(&scene.report(), 9, Look::PLAIN, out));
-    assert!(told.contains("1.  10.0 us  t101[101]") && !told.contains("70.0 us"), "{told}");
+    let reported = text(|out| write_blocked(&scene.report(), 9, Look::PLAIN, out));
+    assert!(
+        reported.contains("1.  10.0 us  t101[101]") && !reported.contains("70.0 us"),
+        "{reported}"
+    );
 }

@@ -4,7 +4,7 @@ use std::io::{self, Write};
 use std::time::Duration;
 
 use super::threads::share;
-use crate::{Metric, Party, Recorder, Report, Sleep, Span, Wait, WorstSpan};
+use crate::{Metric, Recorder, Report, Sleep, Span, ThreadInfo, Wait, WorstSpan};
 use fxtrec_units::convention::stand_in;
 use fxtrec_units::escape;
 use fxtrec_units::grid::printable;
@@ -15,13 +15,13 @@ use fxtrec_units::text::{count, short};
 const MOST_NAMED: usize = 2;
 
 /// The name of a thread in sentences: `cc1[1234]`, or `cc1[1234]@host` in a merged trace.
-pub fn party(party: &Party) -> String {
-    if let Some(name) = stand_in(&party.comm, party.tid) {
+pub fn name_and_id(thread: &ThreadInfo) -> String {
+    if let Some(name) = stand_in(&thread.comm, thread.tid) {
         return name.to_owned();
     }
-    let host = party.host.as_deref();
+    let host = thread.host.as_deref();
     let host = host.map_or_else(String::new, |host| format!("@{}", printable(host, 24)));
-    format!("{}[{}]{host}", printable(&party.comm, 32), party.tid)
+    format!("{}[{}]{host}", printable(&thread.comm, 32), thread.tid)
 }
 
 /// The threads that had the CPU during the wait, the longest first, in one line; at most `most` of them by name.
@@ -29,7 +29,7 @@ pub fn antagonists(wait: &Wait, most: usize) -> String {
     let (named, rest) = wait.antagonists.split_at(most.min(wait.antagonists.len()));
     let mut parts: Vec<String> = named
         .iter()
-        .map(|antagonist| format!("{} {}", party(&antagonist.thread), short(antagonist.ran)))
+        .map(|antagonist| format!("{} {}", name_and_id(&antagonist.thread), short(antagonist.ran)))
         .collect();
     let more = rest.len() as u64 + wait.more_antagonists;
     if more > 0 {
@@ -64,7 +64,7 @@ pub fn worst_of_all(report: &Report) -> Option<(&'static str, String)> {
     }
     let delay = report.delay.as_ref()?;
     let wait = report.wait_of_delay();
-    let (length, who) = (short(delay.span.length()), party(&delay.thread));
+    let (length, who) = (short(delay.span.length()), name_and_id(&delay.thread));
     let there = |wait: &Wait| {
         let ran = antagonists(wait, MOST_NAMED);
         format!(" for CPU {}; ran instead: {ran}", report.cpu_name(wait.queued_on))
@@ -76,7 +76,7 @@ pub fn worst_of_all(report: &Report) -> Option<(&'static str, String)> {
     let blocked = Span { begin: delay.span.begin, end: delay.able }.length();
     let waited = Span { begin: delay.able, end: delay.span.end }.length();
     let call = in_call(report, delay.call);
-    let until = delay.waker.as_ref().map(|waker| format!(" until woken by {}", party(waker)));
+    let until = delay.waker.as_ref().map(|waker| format!(" until woken by {}", name_and_id(waker)));
     let until = until.unwrap_or_default();
     let mut sleeps = report.threads.iter().flat_map(|thread| &thread.sleeps);
     let is_it = |sleep: &&Sleep| {
@@ -91,7 +91,7 @@ pub fn worst_of_all(report: &Report) -> Option<(&'static str, String)> {
     Some(("worst delay", text))
 }
 
-/// What a thread waited for, after its system call.
+/// The object that a thread waited for, after its system call.
 fn on(sleep: &Sleep) -> String {
     let what = sleep.waited_for.as_ref();
     what.map_or_else(String::new, |what| format!(" on {}", escape::line(what)))
@@ -144,11 +144,11 @@ pub fn write_worst(
     let title = "The longest run-queue waits, and what ran instead:";
     writeln!(out, "{}", look.heading(title))?;
     for (number, wait) in waits.into_iter().enumerate() {
-        let (length, who) = (short(wait.length()), party(&wait.thread));
+        let (length, who) = (short(wait.length()), name_and_id(&wait.thread));
         let (begin, end) = (wait.span.begin, wait.span.end);
         let cause = match (wait.metric, &wait.waker) {
             (Metric::Preemption, _) => "preempted".to_owned(),
-            (_, Some(waker)) => format!("woken by {}", party(waker)),
+            (_, Some(waker)) => format!("woken by {}", name_and_id(waker)),
             (_, None) if wait.by_interrupt => "woken by an interrupt".to_owned(),
             (_, None) => "woken".to_owned(),
         };
@@ -219,13 +219,13 @@ pub fn write_blocked(
     let title = format!("The longest {kind} times of each thread, and who woke it:");
     writeln!(out, "{}", look.heading(&title))?;
     for (number, sleep) in blocked.sleeps.iter().take(most).enumerate() {
-        let (length, who) = (short(sleep.span.length()), party(&sleep.thread));
+        let (length, who) = (short(sleep.span.length()), name_and_id(&sleep.thread));
         let how = match sleep.metric {
             Metric::BlockedUninterruptible if !blocked.only_uninterruptible => ", uninterruptibly",
             _ => "",
         };
         let woken = match &sleep.waker {
-            Some(waker) => format!("woken by {}", party(waker)),
+            Some(waker) => format!("woken by {}", name_and_id(waker)),
             None if sleep.by_interrupt => "woken by an interrupt or a timer".to_owned(),
             None => "woken".to_owned(),
         };

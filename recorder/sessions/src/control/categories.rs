@@ -5,21 +5,21 @@
 //! | written | switches on |
 //! | --- | --- |
 //! | `sched` | the kernel's switches and wake-ups |
-//! | `sched:own` | these of the user's own processes; of others, only that they had a CPU |
+//! | `sched:own` | switches and wake-ups of the user's own processes; of others, only that they had a CPU |
 //! | `sched:waking` | these, and sched_waking, which names the waker of every wake-up |
 //! | `irq` | hard and soft interrupts |
 //! | `syscall` | system calls |
 //! | `uprobe:NAME` | the user probe that the policy file calls NAME |
-//! | `uprobe:NAM*`, `uprobe:*` | those it has whose names begin so |
+//! | `uprobe:NAM*`, `uprobe:*` | the policy's user probes with this prefix, or all of them |
 //! | `uprobe:BINARY:SYMBOL` | the user probe of this SPEC, as for `-P` (it has a colon in it) |
-//! | `net`, `app*`, `*` | applications' categories of this name, those that begin so, all of them |
-//! | nothing | all categories of applications, and `sched` |
+//! | `net`, `app*`, `*` | applications' categories: one name, a prefix, or all |
+//! | (empty) | all categories of applications, and `sched` |
 //!
-//! **Collisions.** Applications get the names of kernel categories as well: an application with its own category `sched` records it
-//! together with the kernel's. A wildcard, except after `uprobe:`, applies to applications only, so `sched*` selects that category without
-//! the kernel's. Anything else that begins with `sched:`, `irq:` or `syscall:` is treated as a typing error.
+//! **Collisions.** Applications also get the names of kernel categories: an application with its own category `sched` records it together
+//! with the kernel's. A wildcard, except after `uprobe:`, applies to applications only, so `sched*` selects that category without the
+//! kernel's. Anything else that begins with `sched:`, `irq:` or `syscall:` is treated as a typing error.
 //!
-//! Nothing in this module reads the state of the system.
+//! This module does not read the state of the system.
 
 #[cfg(test)]
 mod tests;
@@ -35,7 +35,7 @@ use fxtrec_units::nearest::nearest;
 /// The longest category, in bytes: the limit of the applications' protocol.
 pub const MAX_BYTES: usize = 255;
 
-/// The most categories that one list may have.
+/// The maximum number of categories in one list.
 pub const MAX_CATEGORIES: usize = 1000;
 
 /// The maximum total length of the categories of one list, in bytes, with one separator for each: the limit of one message to an
@@ -113,7 +113,7 @@ pub enum Category {
     Application(String),
 }
 
-/// Why a text is not a category.
+/// The reason why a text is not a category.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum CategoryError {
@@ -130,7 +130,7 @@ pub enum CategoryError {
         "the categories take {0} bytes, the maximum is {MAX_LIST_BYTES}; use wildcards, as in app*"
     )]
     TooMuch(usize),
-    /// A star that is not at the end.
+    /// A star before the end.
     #[error("'*' is only permitted at the end, as in app*")]
     Star,
     /// A character that no category has.
@@ -205,7 +205,7 @@ impl FromStr for ProbeCategory {
 /// The user probe of this SPEC, which has to name its binary.
 ///
 /// # Errors
-/// The probe is invalid, or its binary defaults to COMMAND's.
+/// Returns an error if the probe is invalid, or its binary defaults to COMMAND's.
 pub fn probe(text: &str) -> Result<Spec, CategoryError> {
     let spec: Spec = text.parse()?;
     if spec.binary == Binary::Command {
@@ -229,7 +229,7 @@ impl Selection {
     /// What these categories request.
     ///
     /// # Errors
-    /// The invalid category, and why it is invalid.
+    /// Returns the invalid category, and why it is invalid.
     pub fn parse<S: AsRef<str>>(categories: &[S]) -> Result<Selection, BadCategory> {
         let too_many = CategoryError::TooMany(categories.len());
         if categories.len() > MAX_CATEGORIES {
@@ -250,7 +250,7 @@ impl Selection {
         let mut selection = Selection { everything: true, ..Selection::default() };
         for category in categories {
             selection.everything = false;
-            let told = match category {
+            let reported = match category {
                 Category::Kernel(kernel) => {
                     selection.kernel.insert(kernel);
                     kernel.name().to_owned()
@@ -264,8 +264,8 @@ impl Selection {
                 }
                 Category::Application(pattern) => pattern,
             };
-            if !selection.applications.contains(&told) {
-                selection.applications.push(told);
+            if !selection.applications.contains(&reported) {
+                selection.applications.push(reported);
             }
         }
         if selection.everything {
@@ -288,12 +288,12 @@ impl Selection {
         }
         if !self.everything {
             let mut bytes = list_bytes(&self.applications);
-            for told in more.applications {
-                let longer = bytes + told.len() + 1;
+            for reported in more.applications {
+                let longer = bytes + reported.len() + 1;
                 let has_room = self.applications.len() < MAX_CATEGORIES && longer <= MAX_LIST_BYTES;
-                if has_room && !self.applications.contains(&told) {
+                if has_room && !self.applications.contains(&reported) {
                     bytes = longer;
-                    self.applications.push(told);
+                    self.applications.push(reported);
                 }
             }
         }
@@ -316,7 +316,7 @@ pub struct BadCategory {
     pub why: CategoryError,
 }
 
-/// The data that is recorded of the kernel: a [`Selection`] with all names resolved.
+/// The data to record of the kernel: a [`Selection`] with all names resolved.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct KernelPlan {
     pub categories: BTreeSet<KernelCategory>,
@@ -363,7 +363,7 @@ impl KernelPlan {
             (KernelCategory::Syscall, "--syscalls"),
         ];
         let options = options.into_iter().filter(|(category, _)| self.has(*category));
-        // In one word, because a SPEC that begins with a dash would be taken for another option.
+        // In one word, because a SPEC that begins with a dash would be parsed as another option.
         let probes = self.probes.iter().map(|spec| format!("--probe={}", spec.text).into());
         options.map(|(_, option)| option.into()).chain(probes).collect()
     }

@@ -16,11 +16,11 @@ use serde_json::Value;
 use super::transport::{Connection, MessageError};
 use super::wire::{self, ControllerError, Nothing};
 
-/// Why a call failed.
+/// The reason why a call failed.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum ClientError {
-    /// Nothing listens at the socket, or the caller is not allowed to connect.
+    /// Nothing listens on the socket, or the caller is not allowed to connect.
     #[error("cannot connect to the fxtrec daemon at {path}: {source}; {}", advice(source))]
     Connect { path: PathBuf, source: io::Error },
     /// The service answered that it does not do this.
@@ -97,7 +97,7 @@ impl Client {
     /// Connects to the control socket at `path`.
     ///
     /// # Errors
-    /// [`ClientError::Connect`].
+    /// Returns [`ClientError::Connect`].
     pub fn connect(path: &Path) -> Result<Client, ClientError> {
         let socket = UnixStream::connect(path)
             .map_err(|source| ClientError::Connect { path: path.to_owned(), source })?;
@@ -108,7 +108,7 @@ impl Client {
     /// Calls a method of the interface, by its name there, and waits for the answer.
     ///
     /// # Errors
-    /// [`ClientError`], except for `Connect`.
+    /// Returns [`ClientError`], except for `Connect`.
     pub fn call<R: DeserializeOwned>(
         &mut self,
         method: &'static str,
@@ -122,7 +122,7 @@ impl Client {
     /// Calls a method that answers more than once, for as long as the service runs.
     ///
     /// # Errors
-    /// [`ClientError`], except for `Connect`.
+    /// Returns [`ClientError`], except for `Connect`.
     pub fn watch<R: DeserializeOwned>(
         mut self,
         method: &'static str,
@@ -176,7 +176,7 @@ impl Client {
     /// The state of the session.
     ///
     /// # Errors
-    /// [`ClientError`].
+    /// Returns [`ClientError`].
     pub fn status(&mut self) -> Result<wire::Status, ClientError> {
         self.call("GetStatus", &Nothing {}, Vec::new())
     }
@@ -184,7 +184,7 @@ impl Client {
     /// The categories that can be requested.
     ///
     /// # Errors
-    /// [`ClientError`].
+    /// Returns [`ClientError`].
     pub fn known_categories(&mut self) -> Result<wire::KnownCategories, ClientError> {
         self.call("GetKnownCategories", &Nothing {}, Vec::new())
     }
@@ -192,7 +192,7 @@ impl Client {
     /// The applications that are connected.
     ///
     /// # Errors
-    /// [`ClientError`].
+    /// Returns [`ClientError`].
     pub fn providers(&mut self) -> Result<wire::Providers, ClientError> {
         self.call("GetProviders", &Nothing {}, Vec::new())
     }
@@ -200,7 +200,7 @@ impl Client {
     /// Begins a session that writes its trace to `output`.
     ///
     /// # Errors
-    /// [`ClientError`]. After a bad request the connection is closed.
+    /// Returns [`ClientError`]. After a bad request the connection is closed.
     pub fn initialize(
         &mut self,
         config: wire::TraceConfig,
@@ -213,7 +213,7 @@ impl Client {
     /// Starts the session.
     ///
     /// # Errors
-    /// [`ClientError`].
+    /// Returns [`ClientError`].
     pub fn start(&mut self, options: wire::StartOptions) -> Result<wire::Started, ClientError> {
         let parameters = wire::StartTracing { options: Some(options) };
         self.call("StartTracing", &parameters, Vec::new())
@@ -222,7 +222,7 @@ impl Client {
     /// Stops the session.
     ///
     /// # Errors
-    /// [`ClientError`].
+    /// Returns [`ClientError`].
     pub fn stop(&mut self, options: wire::StopOptions) -> Result<wire::Stopped, ClientError> {
         let parameters = wire::StopTracing { options: Some(options) };
         self.call("StopTracing", &parameters, Vec::new())
@@ -231,7 +231,7 @@ impl Client {
     /// Ends the session.
     ///
     /// # Errors
-    /// [`ClientError`].
+    /// Returns [`ClientError`].
     pub fn terminate(&mut self) -> Result<wire::Ended, ClientError> {
         self.call("TerminateTracing", &Nothing {}, Vec::new())
     }
@@ -239,7 +239,7 @@ impl Client {
     /// Asks the daemon to write the content of a circular session to `output`; returns its size in bytes.
     ///
     /// # Errors
-    /// [`ClientError`].
+    /// Returns [`ClientError`].
     pub fn snapshot(&mut self, output: OwnedFd) -> Result<u64, ClientError> {
         self.write(wire::Snapshot { output: 0, fired: None }, output)
     }
@@ -247,7 +247,7 @@ impl Client {
     /// Asks the daemon to write the snapshot of the oldest trigger that fired, and was not requested yet, to `output`.
     ///
     /// # Errors
-    /// [`ClientError`].
+    /// Returns [`ClientError`].
     pub fn fired_snapshot(&mut self, output: OwnedFd) -> Result<u64, ClientError> {
         self.write(wire::Snapshot { output: 0, fired: Some(true) }, output)
     }
@@ -257,24 +257,24 @@ impl Client {
         Ok(bytes)
     }
 
-    /// Every alert as it arrives, on a connection that does nothing else.
+    /// Every alert as it arrives, on a separate connection.
     ///
     /// # Errors
-    /// [`ClientError`].
+    /// Returns [`ClientError`].
     pub fn watch_alerts(self) -> Result<Answers<wire::Alert>, ClientError> {
         self.watch("WatchAlert")
     }
 
-    /// The state, and every change of it, on a connection that does nothing else.
+    /// The state, and every change of it, on a separate connection.
     ///
     /// # Errors
-    /// [`ClientError`].
+    /// Returns [`ClientError`].
     pub fn watch_states(self) -> Result<Answers<wire::State>, ClientError> {
         self.watch("WatchState")
     }
 }
 
-/// The answers to one call, as they arrive. After an error, there are no more.
+/// The answers to one call, as they arrive. After an error, no more answers follow.
 #[derive(Debug)]
 pub struct Answers<R> {
     client: Client,

@@ -72,7 +72,7 @@ impl Config {
     /// Checks every value.
     ///
     /// # Errors
-    /// [`ControllerError::BadRequest`], with the field.
+    /// Returns [`ControllerError::BadRequest`], with the field.
     pub(super) fn new(config: TraceConfig) -> Result<Config, ControllerError> {
         // This is the latest version that the client understands; it understands all earlier versions, too.
         if let Some(version @ FxtVersion { major, minor }) = config.version
@@ -172,7 +172,7 @@ fn triggers(
 /// The data that these categories request.
 ///
 /// # Errors
-/// [`ControllerError::BadRequest`].
+/// Returns [`ControllerError::BadRequest`].
 pub(super) fn select(field: &str, categories: &[String]) -> Result<Selection, ControllerError> {
     Selection::parse(categories).map_err(|error| bad(field, error.to_string()))
 }

@@ -67,10 +67,10 @@ pub(super) const NOTHING_FIRED: &str = "no trigger has fired";
 /// The size of one read, in bytes.
 const CHUNK_BYTES: usize = 256 * 1024;
 
-/// Takes pieces of whole records.
+/// Accepts pieces of whole records.
 pub(super) type Deliver = Arc<dyn Fn(Vec<u8>) + Send + Sync>;
 
-/// The state that is known from outside, without waiting.
+/// The state that can be observed from outside, without waiting.
 #[derive(Debug, Default)]
 pub(super) struct Progress {
     running: AtomicBool,
@@ -145,7 +145,7 @@ impl KernelRecorder {
     /// Starts a recorder, and waits until it records, or `cancel` is stopped.
     ///
     /// # Errors
-    /// [`KernelError`]; nothing is left behind in that case.
+    /// Returns [`KernelError`]; nothing is left behind in that case.
     pub(super) fn start(
         settings: &Settings<'_>,
         launcher: &Launcher,
@@ -262,7 +262,7 @@ impl KernelRecorder {
     /// The oldest of them.
     ///
     /// # Errors
-    /// [`KernelError::NoSnapshot`].
+    /// Returns [`KernelError::NoSnapshot`].
     pub(super) fn take_fired(&mut self) -> Result<Vec<u8>, KernelError> {
         self.catch_up();
         let path = self.fired.pop_front();
@@ -279,7 +279,7 @@ impl KernelRecorder {
         Notice::from_bytes(&message[..bytes])
     }
 
-    /// Lets it write the remaining records and exit. Everything is delivered when this returns.
+    /// Tells it to write the remaining records and exit. Everything is delivered when this returns.
     pub(super) fn stop(mut self) {
         self.end();
         let Some(file) = self.file.take() else { return };
@@ -294,7 +294,7 @@ impl KernelRecorder {
         (self.deliver.0)(records);
     }
 
-    /// Lets it end, and waits until it has ended.
+    /// Tells it to end, and waits until it has ended.
     fn end(&mut self) {
         self.asked.store(true, Ordering::Relaxed);
         self.signal(Signal::SIGTERM);
@@ -321,12 +321,12 @@ impl KernelRecorder {
         if matches!(self.child.try_wait(), Ok(None))
             && let Ok(pid) = i32::try_from(self.child.id())
         {
-            // It may be ending at this moment.
+            // The recorder may just be ending.
             let _ = kill(Pid::from_raw(pid), signal);
         }
     }
 
-    /// Its current content in circular mode, without consuming anything, as long as that is `wanted`.
+    /// Its current content in circular mode, without consuming any data, as long as that is `wanted`.
     ///
     /// # Errors
     /// [`KernelError::NoSnapshot`] and [`KernelError::Ended`].
@@ -409,7 +409,7 @@ fn command(settings: &Settings<'_>, file: Option<&Path>) -> Command {
     command
 }
 
-/// What the trace says about how it was recorded: the command line of the recorder is of no use to anyone.
+/// The trace's record of how it was made: the command line of the recorder is useless here.
 fn whose(settings: &Settings<'_>) -> String {
     match settings.only_user {
         Some(uid) => format!("fxtrec daemon, for processes of user {uid}"),

@@ -91,7 +91,7 @@ mod tests {
         ),
     ];
 
-    fn told(answer: Result<SessionState, ControllerError>) -> String {
+    fn reported(answer: Result<SessionState, ControllerError>) -> String {
         match answer {
             Ok(state) => state.name().to_owned(),
             Err(error) => format!("{error:?}"),
@@ -103,7 +103,11 @@ mod tests {
         assert_eq!(TABLE.map(|(state, _)| state), SessionState::ALL);
         for (state, answers) in TABLE {
             for (request, expected) in Request::ALL.into_iter().zip(answers) {
-                assert_eq!(told(answer(state, request)), expected, "{request:?} when {state:?}");
+                assert_eq!(
+                    reported(answer(state, request)),
+                    expected,
+                    "{request:?} when {state:?}"
+                );
             }
         }
     }

@@ -10,7 +10,7 @@ use fxtrec_kernel::bell::Bell;
 /// The capacity of the queue; a client that does not read gets no more than this.
 const CAPACITY: usize = 4096;
 
-/// A queue with a descriptor that is readable when there may be something in it.
+/// A queue with a descriptor that becomes readable when the queue may contain something.
 #[derive(Debug)]
 pub(super) struct Mailbox<T> {
     letters: Mutex<VecDeque<T>>,

@@ -1,4 +1,4 @@
-//! The trace controller: recordings on request of other processes.
+//! The trace controller: makes recordings on request of other processes.
 //!
 //! `fxtrec daemon` offers sessions on a Unix socket, by the Varlink protocol and the interface in
 //! `fxtrec.Controller.varlink` in this directory, for `fxtrec ctl` and other Varlink clients. A session records
@@ -6,7 +6,7 @@
 //! one archive, which is written to a descriptor that the client passes.
 //!
 //! [`wire`] has the message types, [`client`] calls the [`service`], and [`server`] accepts its connections. [`categories`] defines what a
-//! list of categories enables, [`policy`] which part of it a user is granted.
+//! list of categories enables; [`policy`] determines which part of it a user may record.
 
 pub mod categories;
 pub mod client;

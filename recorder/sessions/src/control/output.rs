@@ -9,7 +9,7 @@
 //!
 //! Pieces are whole records, so when the queue is empty, the output ends at a record boundary. Appending never waits, neither for a slow
 //! reader nor for one that has exited. A [process](super::writer) that can be killed writes to the client's descriptor, and a piece counts
-//! as written once it confirms that.
+//! as written once that process confirms it.
 
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
@@ -26,7 +26,7 @@ const PATIENCE: Duration = Duration::from_secs(30);
 /// How often to check whether the session has ended while a reader reads nothing.
 const LOOK: Duration = Duration::from_millis(200);
 
-/// Called with the reason when nothing more can be written.
+/// Called with the reason when no more data can be written.
 pub(super) type OnFailure = Box<dyn FnOnce(String) + Send>;
 
 /// The queue and its state.
@@ -77,7 +77,7 @@ impl Output {
     /// Starts the thread. With `deferred`, nothing is written before [`Output::release`] or [`Output::close`].
     ///
     /// # Errors
-    /// When no thread can be started.
+    /// Returns an error when no thread can be started.
     pub(super) fn start(
         writer: Writer,
         destination: Destination,
@@ -140,7 +140,7 @@ impl Output {
         let mut state = self.lock();
         state.closed = true;
         (state.defers, state.deferred) = (false, false);
-        // Its session has ended, so there is nothing left to abort.
+        // Its session has ended, so there is nothing to abort.
         state.on_failure = None;
         self.0.changed.notify_all();
     }
@@ -150,7 +150,7 @@ impl Output {
         self.lock().total
     }
 
-    /// The reason if nothing more can be written.
+    /// The reason, if no more data can be written.
     pub(super) fn failure(&self) -> Option<String> {
         self.lock().failed.clone()
     }
@@ -282,7 +282,7 @@ impl Output {
         self.0.changed.notify_all();
         drop(state);
         if let Some(tell) = tell {
-            // In a separate thread, since the callback may append, or wait for this thread.
+            // In a separate thread, because the callback may append, or wait for this thread.
             let thread = std::thread::Builder::new().name("fxtrec-abort".to_owned());
             // Without a thread, the session continues and reports the failure when it is stopped.
             drop(thread.spawn(move || tell(reason)));
@@ -306,7 +306,7 @@ mod tests {
         (writer, destination)
     }
 
-    fn nobody() -> OnFailure {
+    fn no_callback() -> OnFailure {
         Box::new(|_| {})
     }
 
@@ -315,7 +315,7 @@ mod tests {
         let (mut reader, writer) = pipe().expect("a pipe");
         let (writer, destination) = to(writer);
         let output =
-            Output::start(writer, destination, spool(), false, nobody()).expect("a thread");
+            Output::start(writer, destination, spool(), false, no_callback()).expect("a thread");
         // Far more than a pipe holds, appended before anything is read.
         for number in 0..10_u8 {
             output.push(vec![number; 100_000]);
@@ -334,14 +334,14 @@ mod tests {
         let (reader, writer) = pipe().expect("a pipe");
         let (writer, destination) = to(writer);
         drop(reader);
-        let (tell, told) = crossbeam_channel::bounded(2);
+        let (tell, reported) = crossbeam_channel::bounded(2);
         let on_failure = Box::new(move |reason| tell.send(reason).expect("heard"));
         let output =
             Output::start(writer, destination, spool(), false, on_failure).expect("a thread");
         output.push(vec![1]);
         output.push(vec![2]);
-        assert_eq!(told.recv().expect("told"), "the reader of the output closed it");
-        assert!(told.recv().is_err(), "and not again");
+        assert_eq!(reported.recv().expect("told"), "the reader of the output closed it");
+        assert!(reported.recv().is_err(), "and not again");
         assert!(output.failure().is_some());
     }
 
@@ -350,7 +350,8 @@ mod tests {
         let file = tempfile::tempfile().expect("a file");
         let mut look = file.try_clone().expect("a copy");
         let (writer, destination) = to(file);
-        let output = Output::start(writer, destination, spool(), true, nobody()).expect("a thread");
+        let output =
+            Output::start(writer, destination, spool(), true, no_callback()).expect("a thread");
         let mut length = || look.seek(io::SeekFrom::End(0)).expect("a length");
         output.push(vec![0; 10]);
         output.settle(Duration::from_secs(3600));
@@ -370,7 +371,8 @@ mod tests {
     fn what_finds_no_room_is_a_failure() {
         let (_reader, writer) = pipe().expect("a pipe");
         let (writer, destination) = to(writer);
-        let output = Output::start(writer, destination, spool(), true, nobody()).expect("a thread");
+        let output =
+            Output::start(writer, destination, spool(), true, no_callback()).expect("a thread");
         output.push(vec![0; (1 << 20) + 1]);
         assert!(output.failure().expect("failed").contains("cannot store the data"));
     }

@@ -1,4 +1,4 @@
-//! Who may record what: the rules of `/etc/fxtrec/policy.toml`.
+//! The rules of `/etc/fxtrec/policy.toml`: which users may record what.
 //!
 //! Root may record everything. By default, other users may record their own applications, with buffers of up to
 //! [`DEFAULT_MAX_BUFFER_BYTES`], and nothing of the kernel; rules of the file grant more. A user has the union of the
@@ -76,7 +76,7 @@ struct Who {
     gids: BTreeSet<u32>,
 }
 
-/// The rights that a rule, or all rules for a user together, grant.
+/// The rights that one rule grants, or all rules for a user combined.
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct Rights {
     kernel: BTreeSet<KernelCategory>,
@@ -88,7 +88,7 @@ struct Rights {
 /// Which user probes a rule permits.
 #[derive(Clone, Debug, PartialEq, Eq)]
 enum ProbeRight {
-    /// The probes of the file whose names begin with this, or the one with exactly this name.
+    /// The probes of the file whose names begin with this text, or the probe with exactly this name.
     Listed { name: String, prefix: bool },
     /// Any probe that can be described, which allows reading any memory of any process.
     Any,
@@ -161,8 +161,8 @@ impl Policy {
     /// The policy in this file.
     ///
     /// # Errors
-    /// When it cannot be read, when users other than root could have written it, or when it is not a valid policy: with
-    /// line, column and what was expected there.
+    /// Returns an error if the policy cannot be read, users other than root could have written it, or it is not valid: with line, column
+    /// and what was expected there.
     pub fn read(path: &Path) -> Result<Policy, PolicyError> {
         Policy::parse(path, &settings::read("policy", path, &[0])?, &SystemNames)
     }
@@ -170,7 +170,7 @@ impl Policy {
     /// The policy in this text of the file at `path`.
     ///
     /// # Errors
-    /// When it is not a valid policy.
+    /// Returns an error when it is not a valid policy.
     pub fn parse(path: &Path, text: &str, names: &dyn Names) -> Result<Policy, PolicyError> {
         let parsed = file::parse(text, names).map_err(|problem| problem.in_file(path, text))?;
         let file::Parsed { providers_per_user, own_processes, probes, rules } = parsed;
@@ -185,7 +185,7 @@ impl Policy {
     /// The part of a request that these credentials are granted.
     ///
     /// # Errors
-    /// When something requested by name does not exist or is not permitted.
+    /// Returns an error when something requested by name does not exist or is not permitted.
     pub fn permits(&self, who: &Credentials, wanted: &Selection) -> Result<Granted, Denied> {
         let rights = self.rights(who);
         let mut kernel = KernelPlan::default();
@@ -210,7 +210,7 @@ impl Policy {
     /// Checks that these credentials may have a buffer of this size.
     ///
     /// # Errors
-    /// When it is too large for them.
+    /// Returns an error when it is too large for them.
     pub fn permits_buffer(&self, who: &Credentials, bytes: u64) -> Result<(), Denied> {
         let most = self.rights(who).max_buffer_bytes;
         if bytes <= most {

@@ -1,7 +1,7 @@
-//! Splits a stream into whole records, so that others can be put between them.
+//! Splits a stream into whole records, so that other records can be inserted between them.
 //!
-//! The kernel's recorder writes a complete archive. In the session's archive, its records belong to provider 1, which the
-//! session's head has introduced already: so its magic number and provider info are left out.
+//! The kernel's recorder writes a complete archive. In the session's archive, its records belong to provider 1, which the head of the
+//! session has already introduced, so its magic number and provider info are left out.
 
 use fxt_format::limits::WORD_BYTES;
 use fxt_format::metadata::{self, MAGIC_WORD, provider_info};
@@ -37,12 +37,12 @@ const SCHED: &[u8] = b"sched";
 #[error("the kernel's recorder wrote an invalid trace: no record begins with {0:#018x}")]
 pub(super) struct NoRecord(u64);
 
-/// Splits a stream that comes in portions of any size.
+/// Splits a stream that arrives in portions of any size.
 #[derive(Debug)]
 pub(super) struct Splitter {
     /// The beginning of a record whose end has not arrived.
     rest: Vec<u8>,
-    /// Whether scheduling records are wanted, and events of the scheduler.
+    /// Whether scheduling records are requested, and events of the scheduler.
     scheduling: bool,
     /// The string reference of the scheduler's category; 0, the empty string, before it is defined.
     sched: u64,
@@ -69,7 +69,7 @@ impl Splitter {
                 let (index, is_sched) = (string::INDEX.get(first), content(first, record) == SCHED);
                 match is_sched {
                     true => self.sched = index,
-                    // From now on, it refers to something else.
+                    // From now on, the index refers to something else.
                     false if self.sched == index => self.sched = 0,
                     false => {}
                 }
@@ -98,7 +98,7 @@ impl Splitter {
     }
 }
 
-/// The text of a string record; `None` if it claims to be longer than its record.
+/// The text of a string record; `None` if the stated length exceeds the record.
 fn content(first: u64, record: &[u8]) -> &[u8] {
     let length = usize::try_from(string::LENGTH.get(first)).unwrap_or(usize::MAX);
     record.get(WORD_BYTES..).and_then(|text| text.get(..length)).unwrap_or_default()
@@ -148,7 +148,7 @@ mod tests {
                 whole.extend(splitter.take(bytes).expect("records"));
             }
             assert!(whole.ends_with(&expected), "in portions of {portion}");
-            // Magic number and introduction are left out, section and initialization are not.
+            // The magic number and the introduction are left out; the section and the initialization are not.
             assert_eq!(whole.len(), expected.len() + 3 * WORD_BYTES, "{portion}");
             assert!(splitter.rest.is_empty());
         }

@@ -1,4 +1,4 @@
-//! The control socket: a thread per connection, which reads a call, has it executed, and answers.
+//! The control socket: a thread per connection, which reads a call, executes it, and answers.
 //!
 //! [`Service`] implements the calls. Whatever a client sends can affect only its own connection.
 
@@ -56,7 +56,7 @@ error ExpectedMore ()
 /// Takes connections until the process ends.
 ///
 /// # Errors
-/// When the thread cannot be created.
+/// Returns an error when the thread cannot be created.
 pub fn serve(service: Arc<Service>, listener: UnixListener) -> io::Result<()> {
     let numbers = AtomicU64::new(1);
     let users = Arc::new(Mutex::new(HashMap::new()));
@@ -100,7 +100,7 @@ struct Client {
     socket: UnixStream,
     /// Whether the current call expects no answer.
     oneway: bool,
-    /// The process that has the last received descriptors, or why there is none.
+    /// The process that has the last received descriptors, or the reason why there is none.
     writer: Arc<Mutex<Option<Result<Writer, String>>>>,
 }
 

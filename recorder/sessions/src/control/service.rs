@@ -67,17 +67,17 @@ pub(super) struct Caller {
 
 /// A descriptor that a client has passed.
 #[derive(Debug)]
-pub(super) struct Passed {
+pub(super) struct PassedOutput {
     /// The process that holds it.
     pub(super) writer: Writer,
     /// Its index among the descriptors that the process holds.
     pub(super) index: usize,
 }
 
-impl Passed {
+impl PassedOutput {
     /// The writer, and the description of its output.
     fn open(self) -> Result<(Writer, Destination), ControllerError> {
-        let Passed { mut writer, index } = self;
+        let PassedOutput { mut writer, index } = self;
         let destination = writer.choose(index).map_err(|why| bad("output", why))?;
         Ok((writer, destination))
     }
@@ -88,9 +88,9 @@ impl Passed {
 pub(super) struct Inner {
     pub(super) state: SessionState,
     pub(super) session: Option<Arc<Session>>,
-    /// Why the session cannot continue.
+    /// The reason why the session cannot continue.
     aborted: Option<String>,
-    /// Stopped to cancel the start that is under way.
+    /// Stopped to cancel the start that is in progress.
     cancel: Option<StopToken>,
     /// The threads that are starting or stopping the session, without the lock.
     busy: u32,
@@ -118,7 +118,7 @@ impl Inner {
         }
     }
 
-    /// Enters a state that cancels a start under way.
+    /// Enters a state that cancels a start in progress.
     fn interrupt(&mut self, next: SessionState) {
         if let Some(cancel) = self.cancel.take() {
             cancel.stop();
@@ -207,7 +207,7 @@ impl Service {
     /// Starts the manager of providers, and the thread that receives its alerts.
     ///
     /// # Errors
-    /// When a thread cannot be created.
+    /// Returns an error when a thread cannot be created.
     pub fn start(setup: Setup) -> io::Result<Arc<Service>> {
         let archive = Arc::new(Mutex::new(None));
         let goes_to = archive.clone();
@@ -290,7 +290,7 @@ impl Service {
         most: usize,
     ) -> io::Result<(Vec<u8>, Result<Writer, String>)> {
         let who = &caller.credentials;
-        // Writers that have ended are removed to free room.
+        // Writers that have ended are removed to free space.
         writer::reap();
         if let Some(seat) = Seat::take(&self.writers, who.uid, WRITERS) {
             let (writer, message) = Writer::receive(connection, who, most, seat, &self.launcher)?;
@@ -309,7 +309,7 @@ impl Service {
         &self,
         caller: &Caller,
         config: wire::TraceConfig,
-        output: Passed,
+        output: PassedOutput,
     ) -> Result<(), ControllerError> {
         // An existing session takes precedence over errors in the request.
         machine::answer(self.lock().state, Request::Initialize)?;

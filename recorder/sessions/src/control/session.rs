@@ -35,7 +35,7 @@ pub(super) struct Session {
     /// The connection that initialized it.
     pub(super) client: ClientId,
     pub(super) config: Config,
-    /// The part of it that its owner is granted.
+    /// The part of the configuration that its owner may record.
     pub(super) granted: Granted,
     pub(super) output: Output,
     /// The progress of the kernel's recorder.
@@ -85,7 +85,7 @@ impl Session {
     /// connection of the same user.
     ///
     /// # Errors
-    /// [`ControllerError::NotPermitted`].
+    /// Returns [`ControllerError::NotPermitted`].
     pub(super) fn controlled_by(
         &self,
         client: ClientId,
@@ -137,7 +137,7 @@ impl Session {
     /// Starts the kernel's recorder, if the kernel is recorded.
     ///
     /// # Errors
-    /// [`KernelError`].
+    /// Returns [`KernelError`].
     pub(super) fn start_kernel(
         &self,
         granted: &Granted,
@@ -234,7 +234,7 @@ impl Session {
     /// The kernel's data that a circular session holds, or the data of the oldest trigger that fired. Stops waiting when the session ends.
     ///
     /// # Errors
-    /// [`KernelError`].
+    /// Returns [`KernelError`].
     pub(super) fn kernel_snapshot(&self, fired: bool) -> Result<Vec<u8>, KernelError> {
         match self.recorder().as_mut() {
             Some(recorder) if fired => recorder.take_fired(),
@@ -244,8 +244,7 @@ impl Session {
         }
     }
 
-    /// Ends everything: data not yet written is discarded, written data is still sent. Returns why that is incomplete, if
-    /// it is.
+    /// Ends everything: data not yet written is discarded, written data is still sent. Returns why the data is incomplete, if it is.
     pub(super) fn end(&self) -> Option<String> {
         self.wanted.store(false, Ordering::Relaxed);
         // It ends when it is dropped; the rest of its output is discarded.

@@ -48,7 +48,7 @@ impl Spool {
     /// Appends a piece.
     ///
     /// # Errors
-    /// When there is no room: the limit is reached or the disk is full.
+    /// Returns an error if there is no space: the limit is reached or the disk is full.
     pub(super) fn push(&mut self, piece: Vec<u8>) -> io::Result<()> {
         let bytes = piece.len() as u64;
         if self.bytes().saturating_add(bytes) > self.limit {
@@ -70,7 +70,7 @@ impl Spool {
         Ok(())
     }
 
-    /// Takes the first bytes out; `None` when there are none.
+    /// Removes and returns the first bytes; `None` if there are none.
     ///
     /// # Errors
     /// Errors of reading the file.

@@ -25,10 +25,10 @@ const END_OF_MESSAGE: u8 = 0;
 /// The size of one read from the socket, in bytes.
 const READ_BYTES: usize = 4096;
 
-/// Receives at most that many bytes; if descriptors come with them, it keeps these.
+/// Receives at most this number of bytes, and keeps the descriptors that come with them.
 pub(super) type OnDescriptors = Box<dyn FnMut(&UnixStream, usize) -> io::Result<Vec<u8>> + Send>;
 
-/// Why a message did not arrive or is invalid.
+/// The reason why a message did not arrive or is invalid.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum MessageError {
@@ -50,7 +50,7 @@ pub enum MessageError {
     /// An error that every Varlink service may answer.
     #[error(transparent)]
     Service(ServiceError),
-    /// An error that is defined neither by the interface nor for all services.
+    /// An error that is defined neither in the interface nor for all services.
     #[error("unknown error {0}")]
     UnknownError(String),
 }
@@ -82,7 +82,7 @@ pub(super) struct Connection {
     received: Vec<u8>,
     /// How many of these are known not to contain the end of a message.
     searched: usize,
-    /// The longest message that is accepted.
+    /// The maximum length of a message.
     most: usize,
 }
 
@@ -125,7 +125,7 @@ impl Connection {
         }
     }
 
-    /// Waits for bytes. The descriptors are not installed in this process: even closing one might take forever.
+    /// Waits for bytes. The descriptors are not installed in this process: even closing a descriptor might block forever.
     fn receive_some(&mut self) -> io::Result<()> {
         let before = self.received.len();
         self.received.resize(before + READ_BYTES, 0);
@@ -145,7 +145,7 @@ impl Connection {
         received.map(drop)
     }
 
-    /// Sends a message, and descriptors with its first byte. Waits while the socket has no room.
+    /// Sends a message, and descriptors with its first byte. Waits while the socket has no space.
     ///
     /// # Errors
     /// `Io`; `Malformed` when the message cannot be JSON.

@@ -22,7 +22,7 @@ struct Waiting {
 #[derive(Debug, Default)]
 pub(super) struct Watchers {
     states: Vec<Weak<Mailbox<SessionState>>>,
-    /// The first one is served next.
+    /// The first call is served next.
     waiting: VecDeque<Waiting>,
     /// Alerts that no client has received.
     alerts: VecDeque<String>,
@@ -45,7 +45,7 @@ impl Watchers {
 }
 
 impl Inner {
-    /// Passes an alert to the client that has waited longest among those that control the session, or keeps it.
+    /// Passes an alert to the client that has waited longest among those that control the session, or queues it.
     fn deliver(&mut self, alert: String) {
         let Some(session) = &self.session else { return };
         self.watchers.waiting.retain(|waiting| waiting.mailbox.strong_count() > 0);
@@ -87,11 +87,11 @@ impl Service {
         std::thread::Builder::new().name("fxtrec-alerts".to_owned()).spawn(listen).map(drop)
     }
 
-    /// Requests the next alert: it is already in the mailbox, or will arrive there. Without a session, the alert is that of the next
+    /// Requests the next alert: it is already in the mailbox, or will arrive there. Without a session, the alert belongs to the next
     /// session.
     ///
     /// # Errors
-    /// When the session belongs to another user.
+    /// Returns an error when the session belongs to another user.
     pub(super) fn ask_alert(
         &self,
         caller: &Caller,

@@ -106,9 +106,9 @@ pub struct ProviderStats {
     pub pid: u32,
     /// The mode of its buffer.
     pub buffering_mode: BufferingMode,
-    /// How often its buffer was full and it switched to the other half.
+    /// The number of times that its buffer was full and it switched to the other half.
     pub buffer_wrapped_count: u64,
-    /// The number of records that it had no room for.
+    /// The number of records for which it had no space.
     pub records_dropped: u64,
     /// The maximum use of its buffer's durable part, 0 to 100.
     pub percentage_durable_buffer_used: f64,
@@ -127,7 +127,7 @@ pub struct KernelStats {
     /// How many snapshots of triggers wait for Snapshot with `fired`.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub fired: u64,
-    /// Why it does not record, if it should.
+    /// The reason why it does not record, if it should.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub problem: Option<String>,
 }
@@ -153,7 +153,7 @@ pub struct Status {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub owner_pid: Option<u32>,
     pub categories: Vec<String>,
-    /// The path of the trace's file, if it is one; only for its owner and root.
+    /// The path of the trace's file, if it is a file; only for its owner and root.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub output: Option<String>,
     /// Bytes that were collected so far for writing.
@@ -191,14 +191,14 @@ pub struct StopTracing {
 pub struct Stopped {
     /// One entry for each provider that recorded something.
     pub provider_stats: Vec<ProviderStats>,
-    /// Why the trace in the file is incomplete, if it is.
+    /// The reason why the trace in the file is incomplete, if it is.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub incomplete: Option<String>,
 }
 
 #[derive(Clone, Debug, Default, Deserialize, PartialEq, Eq, Serialize)]
 pub struct Ended {
-    /// Why the trace in the file is incomplete, if it is.
+    /// The reason why the trace in the file is incomplete, if it is.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub incomplete: Option<String>,
 }

@@ -1,8 +1,8 @@
 //! Writes to a client's descriptor without ever touching it in the daemon.
 //!
 //! A descriptor may belong to a file system that a user's process serves (FUSE), or to a server that no longer responds (NFS). A query,
-//! write or close of such a file may block forever, and the caller cannot be killed in that time. So the daemon never receives a client's
-//! descriptor: a separate process receives it, as the client's user and without privileges.
+//! write or close of such a file may block forever, and the calling thread cannot be killed in that time. So the daemon never receives a
+//! client's descriptor: a separate process receives it, as the client's user and without privileges.
 //!
 //! ```text
 //!   client --message, descriptors--> connection
@@ -13,7 +13,7 @@
 //! ```
 //!
 //! Everything that the process does has a time limit, after which it is killed. A process that cannot even be killed is abandoned: it holds
-//! no resources of the daemon, and occupies one of its user's few places.
+//! no resources of the daemon, but counts against the few processes that its user may have.
 
 pub(super) mod process;
 mod talk;
@@ -40,7 +40,7 @@ use fxtrec_kernel::peer::Credentials;
 /// How long the process may take to report the type of a descriptor.
 const ANSWER: Duration = Duration::from_secs(10);
 
-/// How long it may take to end after it was killed, before it is abandoned.
+/// The time that the process may take to end after it was killed, before it is abandoned.
 const DEATH: Duration = Duration::from_millis(500);
 
 /// How often to check it in that time.
@@ -93,7 +93,7 @@ impl Writer {
     /// message.
     ///
     /// # Errors
-    /// When the process cannot be started, or does not return the message.
+    /// Returns an error when the process cannot be started, or does not return the message.
     pub(super) fn receive(
         connection: &UnixStream,
         who: &Credentials,
@@ -169,7 +169,7 @@ impl Writer {
         }
     }
 
-    /// The next message of the process, if there is one.
+    /// The next message of the process, if any.
     fn next_news(&mut self) -> io::Result<Option<News>> {
         loop {
             if let Some(news) = self.inbox.next()? {
@@ -189,7 +189,7 @@ impl Writer {
     /// Records how much was written.
     ///
     /// # Errors
-    /// Why no more can be written.
+    /// Returns the reason why no more data can be written.
     fn hear(&mut self) -> Result<(), String> {
         loop {
             match self.next_news() {
@@ -207,7 +207,7 @@ impl Writer {
     /// Writes as much as possible without waiting.
     ///
     /// # Errors
-    /// Why no more can be written.
+    /// Returns the reason why no more data can be written.
     pub(super) fn write(&mut self, bytes: &[u8]) -> Result<Wrote, String> {
         self.hear()?;
         let flags = MsgFlags::MSG_DONTWAIT | MsgFlags::MSG_NOSIGNAL;
@@ -228,7 +228,7 @@ impl Writer {
     /// How many of the bytes passed to it are not written yet.
     ///
     /// # Errors
-    /// Why no more can be written.
+    /// Returns the reason why no more data can be written.
     pub(super) fn unwritten(&mut self) -> Result<u64, String> {
         self.hear()?;
         Ok(self.given - self.written)
@@ -245,7 +245,7 @@ impl Writer {
         Ok(self.done)
     }
 
-    /// Waits until there is a message or, with `room`, it accepts data.
+    /// Waits until there is a message or, with `room`, until it accepts data.
     ///
     /// # Errors
     /// Errors of poll(2).
@@ -291,7 +291,7 @@ mod tests {
 
     use super::*;
 
-    /// Writes all of it, and closes.
+    /// Writes all data, and closes the descriptor.
     fn write_all(writer: &mut Writer, mut rest: &[u8]) -> Result<(), String> {
         while !rest.is_empty() {
             match writer.write(rest)? {

@@ -1,7 +1,7 @@
 //! Decides which providers are accepted.
 //!
-//! There is room for a hundred. Users in the list, and root, may use all of it. If everyone is admitted, each user is limited to a share,
-//! so that no user can keep all others out.
+//! There is space for a hundred providers. Users in the list, and root, may use all of it. If every user is admitted, each user is limited
+//! to a share, so that no user can exclude all others.
 
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
@@ -23,7 +23,7 @@ pub(super) struct Acceptor {
     /// Until when connections are ignored.
     paused_until: Option<Instant>,
     refusals: Refusals,
-    /// For each user, how often there was no room for another provider.
+    /// For each user, how often there was no space for another provider.
     turned_away: BTreeMap<u32, u64>,
 }
 
@@ -94,7 +94,7 @@ impl Acceptor {
         self.refusals
     }
 
-    /// For each user, how often a connection was rejected for lack of room.
+    /// For each user, how often a connection was rejected because there was no space.
     pub(super) fn turned_away(&self) -> BTreeMap<u32, u64> {
         self.turned_away.clone()
     }

@@ -2,9 +2,8 @@
 //!
 //! The manager does not check events: they concern only their provider. But
 //! some records concern the whole machine: scheduling records, and the names of
-//! processes and threads. A provider may write only the names of its own
-//! process and threads, so that a hostile provider can falsify only what is
-//! known about itself. (Metadata never gets this far.)
+//! processes and threads. A provider may write only the names of its own process and threads, so that a hostile provider can falsify only
+//! data about itself. (Metadata never gets this far.)
 
 use fxt_format::walk::{Body, inline_words};
 use fxt_format::{Koid, argument, header, kernel_object, record_type};

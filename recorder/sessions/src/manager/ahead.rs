@@ -1,8 +1,8 @@
 //! Records that were written from a provider's buffer before it was full.
 //!
-//! At the end of an archive, the records of a provider so far are written without a request from it. When the buffer is saved later, it
-//! contains the same records in the same order, and they are left out. New records may be between them, since each thread fills its own
-//! piece:
+//! At the end of an archive, the records that a provider has written so far are copied without a request from it. When the buffer is saved
+//! later, it contains the same records in the same order, so they are left out. New records may be between them, because each thread fills
+//! its own piece of the buffer:
 //!
 //! ```text
 //!  buffer     [ a b . . | x . . . ]     archive 1: a b x, ahead
@@ -10,8 +10,8 @@
 //! ```
 //!
 //! So records are recognized by a hash of their content. If a provider changes them afterwards, which violates the protocol, both versions
-//! are written. Memory for hashes is limited for all providers together; records beyond the limit are written to the archive in which they
-//! are saved.
+//! are written. Memory for hashes is limited for all providers together; records beyond the limit are written to the archive that is
+//! current when they are saved.
 
 use std::hash::{BuildHasher, RandomState};
 
@@ -42,7 +42,7 @@ impl Ahead {
     /// Remembers the records that were written ahead from a buffer of this many words.
     ///
     /// # Errors
-    /// When there are more records than the buffer can hold.
+    /// Returns an error when there are more records than the buffer can hold.
     pub(super) fn add(&mut self, piece: &Piece, buffer: usize) -> Result<(), Fault> {
         let Ahead { key, durable, rolling } = self;
         for (marks, words) in [(&mut *durable, &piece.durable), (&mut *rolling, &piece.rolling)] {
@@ -61,7 +61,7 @@ impl Ahead {
         (self.durable.capacity() + self.rolling.capacity()) * size_of::<Mark>()
     }
 
-    /// Its memory with this piece added, in bytes.
+    /// Its memory after this piece is added, in bytes.
     pub(super) fn bytes_with(&self, piece: &Piece) -> usize {
         let parts = [(&self.durable, &piece.durable), (&self.rolling, &piece.rolling)];
         let marks = |(marks, words): (&Vec<Mark>, &Vec<u64>)| {

@@ -14,7 +14,7 @@ use fxtrec_units::Nanos;
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Started {
     pub started: usize,
-    /// The providers that did not report it in time, by name. They may still do so.
+    /// The providers that did not report it in time, by name. The providers may still do so.
     pub late: Vec<String>,
 }
 
@@ -27,13 +27,13 @@ pub struct Stopped {
     pub silent: Vec<String>,
     /// Rejected connections.
     pub refusals: Refusals,
-    /// Pieces that were dropped before they could be written, since there were too many.
+    /// Pieces that were dropped before they could be written, because there were too many.
     pub forgotten: u64,
-    /// The data that is missing in later archives for lack of room.
+    /// The data that is missing in later archives because of memory limits.
     pub left_out: LeftOut,
 }
 
-/// Why a session cannot be started or stopped.
+/// The reason why a session cannot be started or stopped.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum ManagerError {
@@ -50,7 +50,7 @@ pub enum ManagerError {
     Gone,
 }
 
-/// A callback between one archive and the next.
+/// A callback that runs between one archive and the next.
 pub(super) struct Between(pub(super) Box<dyn FnOnce() + Send>);
 
 impl fmt::Debug for Between {

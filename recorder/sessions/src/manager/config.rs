@@ -24,7 +24,7 @@ pub const MIN_BUFFER_BYTES: usize = 256 * 1024;
 /// in bytes.
 const ALL_BUFFERS_BYTES: usize = 48 * 1024 * 1024;
 
-/// A provider gets at most one part in this many of the remaining memory, so that some always remains for the next one.
+/// A provider gets at most this fraction of the remaining memory (one part in this number), so that some always remains for the next one.
 const SHARE: usize = 3;
 
 /// The limit for the names of all providers' categories together, overhead included, in bytes.
@@ -76,7 +76,7 @@ impl Default for Options {
 /// How a process id in this pid namespace becomes the koid that the scheduler's records use.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Koids {
-    /// The ids are those of the initial namespace.
+    /// The ids in the initial pid namespace.
     AsTheyAre,
     /// They are not; processes whose id is known only here have separate koids.
     Inner,
@@ -133,7 +133,7 @@ pub struct ProviderOverride {
     pub name: String,
     /// Their buffer, in bytes, if different.
     pub buffer_bytes: Option<usize>,
-    /// Their categories in place of the session's; empty for the session's.
+    /// Their categories, instead of those of the session; empty for those of the session.
     pub categories: Vec<String>,
 }
 

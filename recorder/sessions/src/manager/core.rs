@@ -26,11 +26,11 @@ use session::Session;
 /// Connections that are accepted in one round.
 const CONNECTIONS: usize = 16;
 
-/// Messages that are read from one provider in one round, so that one that floods does not delay others.
+/// The number of messages that are read from one provider in one round, so that a provider that floods the manager does not delay others.
 const MESSAGES: usize = 16;
 
-/// The number of rounds after which pending messages count as handled even if some provider still sends: far more than
-/// 100 providers can have pending at one moment.
+/// The number of rounds after which pending messages count as handled even if some provider still sends: far more than 100 providers can
+/// have pending at one time.
 const SETTLING_ROUNDS: u32 = 256;
 
 /// Providers that have disconnected but are still kept. If there are more, the oldest are forgotten.
@@ -95,7 +95,7 @@ impl Core {
             let ready = ready::wait(&self.bell, listener, &self.providers, self.timeout());
             let Ready { rung, connections, providers } = match ready {
                 Ok(ready) => ready,
-                // poll fails only for lack of memory, which is temporary.
+                // poll fails only if memory is short, which is temporary.
                 Err(_) => {
                     std::thread::sleep(DEAF);
                     continue;
@@ -143,7 +143,7 @@ impl Core {
         Some(first.saturating_duration_since(Instant::now()))
     }
 
-    /// Answers callers of `settle` once no provider sends, or one sends all the time.
+    /// Answers callers of `settle` when no provider sends, or when one sends all the time.
     fn settle(&mut self, is_silent: bool) {
         self.settling.retain_mut(|(reply, rounds)| {
             *rounds = if is_silent { 0 } else { *rounds - 1 };

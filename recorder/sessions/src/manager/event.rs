@@ -1,7 +1,7 @@
 //! Decodes the parts of providers' events that show which spans begin and end.
 //!
-//! A provider's data is not trusted. A record that is too short for its content, or refers to something unregistered, is
-//! not an event here; in the archive it stays unchanged.
+//! A provider's data is not trusted. A record that is too short for its content, or refers to something unregistered, is not an event here;
+//! in the archive it stays unchanged.
 
 use std::sync::Arc;
 
@@ -23,7 +23,8 @@ pub(super) enum Track {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Act {
     Begin(Label),
-    /// Ends the innermost span; of an operation, the innermost of this name. The end of a span of a thread may have another name.
+    /// Ends the innermost span; on an operation's track, the innermost span with this name. The end of a span of a thread may have another
+    /// name.
     End(Arc<str>),
     /// A span that ended at this time.
     Whole(Label, u64),
@@ -94,7 +95,7 @@ pub(super) fn decode(record: &[u64], names: &Names) -> Option<Seen> {
     Some(Seen { track, thread, time, act })
 }
 
-/// The text of a reference; an inline one is consumed from the record.
+/// The text of a reference; an inline text is consumed from the record.
 fn text(reference: u64, body: &mut Body<'_>, names: &Names) -> Option<Arc<str>> {
     if reference == string_ref::EMPTY {
         return Some(Arc::default());

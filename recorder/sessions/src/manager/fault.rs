@@ -6,8 +6,8 @@ use fxt_writer::engine::RemoteError;
 use fxt_writer::packet;
 use fxt_writer::provider::wire::WireError;
 
-/// A violation by a provider, or a failed operation on it. It ends that provider's recording or connection and does not
-/// affect others.
+/// A violation by a provider, or a failed operation on it. It ends the recording or the connection of that provider and does not affect
+/// others.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub(super) enum Fault {
@@ -63,7 +63,7 @@ impl Fault {
         move |source| Fault::System { doing, source }
     }
 
-    /// Why something could not be sent; `Ok` if the peer has disconnected, which is detected elsewhere.
+    /// The reason why data could not be sent; `Ok` if the peer has disconnected, which is detected elsewhere.
     pub(super) fn of_send(sent: io::Result<()>) -> Result<(), Fault> {
         match sent {
             Err(error) if error.kind() == io::ErrorKind::WouldBlock => Err(Fault::Deaf),

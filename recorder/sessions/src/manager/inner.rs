@@ -2,7 +2,7 @@
 //!
 //! The kernel reports a peer by its id in this namespace (SO_PEERCRED), and `/proc` has a thread's ids in all namespaces (`NSpid`). So the
 //! process's threads are read regularly while it records, and their koids replaced in the copy of its records. A thread that ended before
-//! it was read gets a koid that no other thread has.
+//! its ids were read gets a koid that no other thread has.
 
 use std::collections::HashMap;
 use std::time::{Duration, Instant};
@@ -17,7 +17,7 @@ use fxtrec_units::convention::unseen_thread_koid;
 /// How often threads are checked while a provider records.
 const EVERY: Duration = Duration::from_millis(100);
 
-/// Reading the threads takes at most one part in this many of the time.
+/// Reading the threads takes at most one part in this number of the time.
 const SHARE: u32 = 20;
 
 /// Maximum number of ids kept for one provider, or the ids of its living threads if these are more.
@@ -28,7 +28,7 @@ const MOST_IDS: usize = 16_384;
 pub(super) struct InnerThreads {
     id: ProviderId,
     pid: u32,
-    /// The ids in this namespace, by the ids that the provider knows. The entries of threads that have ended are kept while there is room.
+    /// The ids in this namespace, by the ids that the provider knows. The entries of threads that have ended are kept while there is space.
     ids: HashMap<u32, u32>,
     next: Instant,
 }
@@ -63,7 +63,7 @@ impl InnerThreads {
         }
     }
 
-    /// Replaces the koids of threads in the provider's records with those of the scheduler's records.
+    /// Replaces the koids of threads in the provider's records by those in the scheduler's records.
     pub(super) fn translate(&self, piece: &mut Piece) {
         for words in [&mut piece.durable, &mut piece.rolling] {
             let mut rest = words.as_mut_slice();
@@ -85,7 +85,7 @@ impl InnerThreads {
     }
 }
 
-/// The place of a thread's koid in a record; `None` if it has none.
+/// The position of a thread's koid in a record; `None` if it has none.
 fn thread_of(record: &mut [u64]) -> Option<&mut u64> {
     let first = *record.first()?;
     let inline = |reference| reference == thread_ref::INLINE;

@@ -7,7 +7,7 @@ use super::event::decode;
 use super::names::{MAX_NAME_BYTES, Names};
 use super::open::{Clock, MAX_OPEN_BYTES, Open};
 
-/// A provider gets at most one part in this many of the remaining memory, so that some always remains for the next one.
+/// A provider gets at most this fraction of the remaining memory (one part in this number), so that some always remains for the next one.
 const SHARE: usize = 2;
 
 /// The memory limits for this state, in bytes.
@@ -34,7 +34,7 @@ impl Room {
         Room { names: MAX_NAME_BYTES.min(bytes / 2), open: MAX_OPEN_BYTES.min(bytes / 8) }
     }
 
-    /// The room that remains for one provider, given the use of the others.
+    /// The space that remains for one provider, given the use of the others.
     pub(super) fn beside(self, others: Room) -> Room {
         let share = |most: usize, others| most.saturating_sub(others) / SHARE;
         Room { names: share(self.names, others.names), open: share(self.open, others.open) }
@@ -60,7 +60,8 @@ impl Known {
         Clock { ticks_per_second: self.names.ticks_per_second() }
     }
 
-    /// Learns from all records of a piece, within `room`. Returns the begin records of spans to write before them.
+    /// Reads the definitions and open spans in all records of a piece, within `room`. Returns the begin records of spans to write before
+    /// them.
     pub(super) fn follow(&mut self, piece: &Piece, room: Room) -> Vec<u8> {
         let mut begun = Vec::new();
         for record in records(&piece.durable).chain(records(&piece.rolling)) {

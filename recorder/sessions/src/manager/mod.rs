@@ -14,10 +14,10 @@
 //!                                     Manager
 //! ```
 //!
-//! One thread, `fxtrec-manager`, does everything, so nothing here is locked. It trusts no provider: messages are checked
+//! One thread, `fxtrec-manager`, does all the work, so no data here is locked. It trusts no provider: messages are checked
 //! ([`fxt_writer::provider::wire`]), buffers are read as hostile memory ([`fxt_writer::engine::Remote`]), records about others are left out
-//! (`admit`), and a provider that floods is served no more often than the others. When a provider dies, the manager saves the committed
-//! part of its buffer, which the manager keeps.
+//! (`admit`), and a provider that floods the manager is served no more often than the others. When a provider dies, the manager, which
+//! still has its buffer, saves the committed part of it.
 
 mod acceptor;
 mod admit;
@@ -84,7 +84,7 @@ impl Manager {
     /// Starts the thread. Providers may connect at once and record when a session is started.
     ///
     /// # Errors
-    /// When no eventfd or thread can be created.
+    /// Returns an error when no eventfd or thread can be created.
     pub fn spawn(listener: Listener, options: Options, archive: Archive) -> io::Result<Manager> {
         let (commands, requests) = crossbeam_channel::unbounded();
         let ((raised, alerts), (ended, spans)) = (bounded(ALERTS), bounded(ALERTS));
@@ -119,7 +119,7 @@ impl Manager {
     /// record as soon as they have registered.
     ///
     /// # Errors
-    /// When a session is running or being stopped.
+    /// Returns an error when a session is running or being stopped.
     pub fn start(
         &self,
         config: SessionConfig,
@@ -132,7 +132,7 @@ impl Manager {
     /// The same as [`Manager::start`], without waiting: a later stop or end applies to this session.
     ///
     /// # Errors
-    /// [`ManagerError::Gone`] only; other errors are part of the answer.
+    /// Returns [`ManagerError::Gone`] only; other errors are part of the answer.
     pub fn begin_start(
         &self,
         config: SessionConfig,
@@ -146,7 +146,7 @@ impl Manager {
     /// answer, the committed part is saved. Without `write`, unwritten data is kept until the next start, which may retain it.
     ///
     /// # Errors
-    /// When none runs.
+    /// Returns an error when none runs.
     pub fn stop(&self, write: bool, timeout: Duration) -> Result<Stopped, ManagerError> {
         self.ask(|reply| Command::Stop { write, timeout, reply })?
     }
@@ -154,7 +154,7 @@ impl Manager {
     /// Ends the session at once. Unwritten data is discarded, and all buffers are released.
     ///
     /// # Errors
-    /// [`ManagerError::Gone`] only.
+    /// Returns [`ManagerError::Gone`] only.
     pub fn terminate(&self) -> Result<(), ManagerError> {
         self.ask(Command::Terminate)
     }
@@ -162,7 +162,7 @@ impl Manager {
     /// The providers that are connected.
     ///
     /// # Errors
-    /// [`ManagerError::Gone`] only.
+    /// Returns [`ManagerError::Gone`] only.
     pub fn providers(&self) -> Result<Vec<ProviderStatus>, ManagerError> {
         self.ask(Command::Providers)
     }
@@ -170,7 +170,7 @@ impl Manager {
     /// All categories that connected providers are known to have, in order.
     ///
     /// # Errors
-    /// [`ManagerError::Gone`] only.
+    /// Returns [`ManagerError::Gone`] only.
     pub fn known_categories(&self) -> Result<BTreeSet<String>, ManagerError> {
         let providers = self.providers()?;
         Ok(providers.into_iter().flat_map(|provider| provider.categories).collect())
@@ -179,15 +179,15 @@ impl Manager {
     /// Connections that were rejected so far.
     ///
     /// # Errors
-    /// [`ManagerError::Gone`] only.
+    /// Returns [`ManagerError::Gone`] only.
     pub fn refusals(&self) -> Result<Refusals, ManagerError> {
         self.ask(Command::Refusals)
     }
 
-    /// For each user, how often a provider was rejected for lack of room.
+    /// For each user, how often a provider was rejected because there was no space.
     ///
     /// # Errors
-    /// [`ManagerError::Gone`] only.
+    /// Returns [`ManagerError::Gone`] only.
     pub fn turned_away(&self) -> Result<BTreeMap<u32, u64>, ManagerError> {
         self.ask(Command::TurnedAway)
     }
@@ -196,11 +196,11 @@ impl Manager {
     /// part of the buffers of recording providers. Nothing is consumed. In streaming mode, these are the records that have not been written
     /// yet, with the names that they refer to.
     ///
-    /// Providers continue to record during this. Providers with an invalid buffer are left out. While buffers are copied, which
-    /// takes some milliseconds per 10 MiB, none is saved.
+    /// Providers continue to record during this. Providers with an invalid buffer are left out. While buffers are copied, which takes some
+    /// milliseconds for each 10 MiB, none is saved.
     ///
     /// # Errors
-    /// [`ManagerError::Gone`] only.
+    /// Returns [`ManagerError::Gone`] only.
     pub fn snapshot(&self) -> Result<Vec<u8>, ManagerError> {
         let mut snapshot = Vec::new();
         self.sections()?.iter().for_each(|section| section.put(&mut snapshot));
@@ -210,7 +210,7 @@ impl Manager {
     /// [`Self::snapshot`], provider by provider.
     ///
     /// # Errors
-    /// [`ManagerError::Gone`] only.
+    /// Returns [`ManagerError::Gone`] only.
     pub fn sections(&self) -> Result<Vec<Section>, ManagerError> {
         self.ask(Command::Sections)
     }
@@ -219,7 +219,7 @@ impl Manager {
     /// disconnected since. It does not wait for providers that never finish.
     ///
     /// # Errors
-    /// [`ManagerError::Gone`] only.
+    /// Returns [`ManagerError::Gone`] only.
     pub fn settle(&self) -> Result<(), ManagerError> {
         self.ask(Command::Settle)
     }
@@ -229,7 +229,7 @@ impl Manager {
     /// archive, in streaming mode. Does not wait for the result.
     ///
     /// # Errors
-    /// [`ManagerError::Gone`] only; then `between` is dropped.
+    /// Returns [`ManagerError::Gone`] only; then `between` is dropped.
     pub fn begin_rotate(
         &self,
         time: Nanos,
@@ -254,7 +254,7 @@ impl Manager {
 
 impl Drop for Manager {
     fn drop(&mut self) {
-        // Fails only if the thread has ended by itself.
+        // Fails only if the thread has ended on its own.
         let _ = self.commands.send(Command::End);
         self.bell.ring();
         if let Some(thread) = self.thread.take() {

@@ -1,8 +1,8 @@
 //! The definitions of a provider that its later records refer to.
 //!
 //! A provider registers its strings and threads once. A part of its records that must be readable without the previous ones begins with the
-//! definitions so far. Everything is kept by its index or koid, so a redefinition needs no additional memory. Since definitions may be of
-//! any size, their memory is limited for all providers together.
+//! definitions so far. All definitions are stored by index or koid, so a redefinition needs no additional memory. Because definitions may
+//! be of any size, their memory is limited for all providers together.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -37,13 +37,13 @@ type Record = Box<[u64]>;
 pub(super) struct Names {
     initialization: Record,
     strings: BTreeMap<u64, (Record, Arc<str>)>,
-    /// The indices of strings for which there was no room, as a bit set.
+    /// The indices of strings for which there was no space, as a bit set.
     unkept: Vec<u64>,
     threads: BTreeMap<u64, Record>,
     objects: BTreeMap<u64, Record>,
     /// The memory of strings and objects, in bytes. Threads are not counted, since the format permits at most 255.
     bytes: usize,
-    /// Strings and objects for which there was no room.
+    /// Strings and objects for which there was no space.
     left_out: u64,
 }
 
@@ -62,7 +62,7 @@ impl Names {
                 let index = string::INDEX.get(first);
                 let bytes = usize::try_from(string::LENGTH.get(first)).unwrap_or(0);
                 let text = text_of(body, bytes);
-                // The old string of this index is no longer valid, even if there is no room for the new one.
+                // The old string of this index is no longer valid, even if there is no space for the new one.
                 if let Some((before, text)) = self.strings.remove(&index) {
                     self.bytes -= bytes_of_string(&before, &text);
                 }
@@ -108,7 +108,7 @@ impl Names {
         }
     }
 
-    /// The indices of strings for which there was no room.
+    /// The indices of strings for which there was no space.
     fn unkept(&self) -> impl Iterator<Item = u16> {
         let words = (0_u16..).step_by(64).zip(&self.unkept);
         words.flat_map(|(from, word)| {
@@ -121,7 +121,7 @@ impl Names {
         self.bytes
     }
 
-    /// The number of strings and objects that were left out for lack of room since the last call.
+    /// The number of strings and objects that were left out since the last call because there was no space.
     pub(super) fn take_left_out(&mut self) -> u64 {
         std::mem::take(&mut self.left_out)
     }
@@ -159,8 +159,8 @@ impl Names {
 
     /// The ticks per second of the provider's clock.
     pub(super) fn ticks_per_second(&self) -> u64 {
-        let told = self.initialization.get(1).copied();
-        told.filter(|ticks| *ticks > 0).unwrap_or(DEFAULT_TICKS_PER_SECOND)
+        let reported = self.initialization.get(1).copied();
+        reported.filter(|ticks| *ticks > 0).unwrap_or(DEFAULT_TICKS_PER_SECOND)
     }
 }
 

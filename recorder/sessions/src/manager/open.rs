@@ -7,9 +7,8 @@
 //!  archive 3                         f~ (     )f        ~: made up, with the argument `cut`
 //! ```
 //!
-//! Open spans are ended in one archive and begun again in the next, before the first record on the same track. So no synthetic begin
-//! follows the end of its span, even if records are slightly out of order. On tracks without records, spans are begun again when that
-//! archive ends.
+//! Open spans end in one archive and begin again in the next, before the first record on the same track. So no synthetic begin follows the
+//! end of its span, even if records are slightly out of order. On tracks without records, spans are begun again when that archive ends.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -34,7 +33,7 @@ const TEXT_BYTES: usize = 32;
 struct Stack {
     /// The outermost first, each with the time at which it began.
     spans: Vec<(Label, u64)>,
-    /// The number of further nested spans, for which there was no room.
+    /// The number of further nested spans, for which there was no space.
     more: u64,
     /// The latest time on this track.
     last: u64,
@@ -47,7 +46,7 @@ struct Stack {
 pub(super) struct Open {
     tracks: BTreeMap<Track, Stack>,
     bytes: usize,
-    /// Spans for which there was no room.
+    /// Spans for which there was no space.
     left_out: u64,
 }
 
@@ -81,7 +80,7 @@ impl Open {
         self.bytes
     }
 
-    /// The number of spans without room since the last call.
+    /// The number of spans since the last call for which there was no space.
     pub(super) fn take_left_out(&mut self) -> u64 {
         std::mem::take(&mut self.left_out)
     }
@@ -99,7 +98,7 @@ impl Open {
         if has_room && stack.more == 0 {
             self.bytes += bytes;
             if is_new {
-                // Most tracks have one span, while a vector begins with room for four.
+                // Most tracks have one span, but a vector starts with a capacity of four.
                 stack.spans.reserve_exact(1);
             }
             stack.spans.push((label, time));
@@ -182,7 +181,7 @@ impl Label {
     fn put(&self, kind: EventKind, time: u64, args: &[Arg<'_>], out: &mut Vec<u8>) {
         let thread = ThreadName::Inline { process: Koid(self.process), thread: Koid(self.thread) };
         let (category, name) = (Text::Inline(&self.category), Text::Inline(&self.name));
-        // Two names that each fit into a record only by reference cost the provider no more than this span.
+        // Two names that each fit into a record only by reference cost the provider only this span.
         let _ = Event { kind, time: Ticks(time), thread, category, name, args }.write(out);
     }
 }

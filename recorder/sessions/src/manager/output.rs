@@ -21,8 +21,8 @@ use super::loss::RecordLoss;
 use fxtrec_units::Nanos;
 use fxtrec_units::convention::PROVIDER;
 
-/// Takes whole records of an archive, one piece after another. It may wait for room: meanwhile, providers that fill their
-/// buffers drop and count records.
+/// Accepts whole records of an archive, one piece after another. It may wait for space: meanwhile, providers that fill their buffers drop
+/// and count records.
 pub type Archive = Box<dyn FnMut(Vec<u8>) + Send>;
 
 /// Space for the records around a piece, in bytes.
@@ -46,7 +46,7 @@ impl Owned {
         (self.piece.durable.len() + self.piece.rolling.len()) * WORD_BYTES
     }
 
-    /// Its memory while it is held.
+    /// The memory that it takes while it is held.
     fn held_bytes(&self) -> usize {
         let words = self.piece.durable.capacity() + self.piece.rolling.capacity();
         let losses = self.losses.capacity() * size_of::<RecordLoss>();
@@ -79,7 +79,7 @@ pub struct Section {
 }
 
 impl Section {
-    /// Appends it to an archive that has nothing of this provider: the provider info, its records, and a switch back to
+    /// Appends the piece to an archive that contains nothing of this provider: the provider info, its records, and a switch back to
     /// fxtrec's own section.
     pub fn put(&self, archive: &mut Vec<u8>) {
         put(archive, &ProviderInfo { id: self.id, name: &self.name });
@@ -90,7 +90,7 @@ impl Section {
     }
 }
 
-/// The data of providers that is missing in later archives, for lack of room.
+/// The data of providers that is missing in later archives because of memory limits.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct LeftOut {
     /// Strings, and names of threads and processes.
@@ -118,11 +118,11 @@ pub(super) struct Output {
     known_most: Room,
     /// The number of held pieces of each provider that has disconnected.
     gone: HashMap<u32, usize>,
-    /// Names and open spans for which there was no room, and which are missing in later archives.
+    /// Names and open spans for which there was no space, and which are missing in later archives.
     lacking: LeftOut,
     /// Providers for which part of that data is not in the archive either.
     unsaid: HashSet<u32>,
-    /// Pieces that were dropped since there were too many.
+    /// Pieces that were dropped because there were too many.
     pub(super) forgotten: u64,
 }
 
@@ -195,7 +195,7 @@ impl Output {
         self.forgotten = 0;
     }
 
-    /// Takes a piece, unless it is empty.
+    /// Accepts a piece, unless it is empty.
     pub(super) fn take(&mut self, mut owned: Owned) {
         if owned.piece.is_empty() && owned.losses.is_empty() {
             return;
@@ -241,7 +241,7 @@ impl Output {
         self.introduced.remove(&id.0);
     }
 
-    /// Frees the known facts of ended providers, whose pieces are no longer held.
+    /// Frees the data about ended providers whose pieces are no longer held.
     fn let_go(&mut self) {
         for id in std::mem::take(&mut self.gone).into_keys() {
             self.forget_known(id);
@@ -255,7 +255,7 @@ impl Output {
         }
     }
 
-    /// The data that is missing in later archives for lack of room.
+    /// The data that is missing in later archives because of memory limits.
     pub(super) fn left_out(&self) -> LeftOut {
         // Dropped pieces are in no archive.
         let waiting = self.known.values().filter(|_| self.holds).map(|it| it.names.left_out());
@@ -344,7 +344,7 @@ impl Output {
         sections[at].losses.extend_from_slice(&owned.losses);
     }
 
-    /// Keeps a piece's definitions for later pieces. Returns the begin records to write before it.
+    /// Stores the definitions in a piece for later pieces. Returns the begin records to write before it.
     fn learn(&mut self, owned: &Owned) -> Vec<u8> {
         if !self.divided && owned.piece.durable.is_empty() {
             return Vec::new();

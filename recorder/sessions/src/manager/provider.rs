@@ -149,7 +149,7 @@ impl Provider {
         self.recording.as_ref()?.next_poll()
     }
 
-    /// Reads its threads and its spans, if that is due.
+    /// Reads its threads and its spans, if it is time to do so.
     pub(super) fn poll_if_due(&mut self, now: Instant) {
         if let Some(recording) = &mut self.recording
             && recording.next_poll().is_some_and(|next| next <= now)
@@ -189,11 +189,11 @@ impl Provider {
 
     /// Informs it that no session is running: otherwise a program that has just started waits for START.
     pub(super) fn send_idle(&mut self, number: wire::Session) {
-        let told = FromManager::Terminate(number)
+        let reported = FromManager::Terminate(number)
             .encode()
             .map_err(Fault::from)
             .and_then(|message| Fault::of_send(self.connection.send(&message, &[])));
-        if let Err(fault) = told {
+        if let Err(fault) = reported {
             self.blame(&fault);
         }
     }
@@ -262,7 +262,7 @@ impl Provider {
         }
     }
 
-    /// Processes a message from its connection; `buffer` has room for any valid message. The number of bytes that the categories of other
+    /// Processes a message from its connection; `buffer` has space for any valid message. The number of bytes that the categories of other
     /// providers use.
     pub(super) fn read_connection(
         &mut self,
@@ -345,7 +345,7 @@ impl Provider {
     }
 
     fn blame(&mut self, fault: &Fault) {
-        // The first error is the most useful one.
+        // The first error is the most useful.
         self.fault.get_or_insert_with(|| fault.to_string());
     }
 

@@ -53,7 +53,7 @@ pub(super) struct Owner {
 pub(super) struct Recording {
     session: wire::Session,
     owner: Owner,
-    /// `None` when the provider has closed it or violated the protocol.
+    /// `None` if the provider has closed it or violated the protocol.
     fifo: Option<Seqpacket>,
     remote: Remote<SharedView>,
     /// Whether STARTED has arrived: before that, the content of the buffer is not valid.
@@ -142,7 +142,7 @@ impl Recording {
         threads.into_iter().chain(self.follower.as_ref().map(Follower::next)).min()
     }
 
-    /// Reads its threads and checks its spans, if that is due.
+    /// Reads its threads and checks its spans, if it is time to do so.
     pub(super) fn poll_if_due(&mut self, now: Instant) {
         if self.inner.as_ref().is_some_and(|inner| inner.next() <= now) {
             self.look_at_threads();
@@ -159,7 +159,7 @@ impl Recording {
         }
     }
 
-    /// Reads the spans that have ended since the last time; `last`: no more will.
+    /// Reads the spans that have ended since the last call; with `last`, no more spans will end.
     pub(super) fn look_at_spans(&mut self, last: bool) {
         let Some(follower) = self.follower.as_mut().filter(|_| self.has_started) else { return };
         let process = self.owner.process;
@@ -293,8 +293,8 @@ impl Recording {
         self.ahead.bytes()
     }
 
-    /// Writes the part of its buffer that is committed and not saved yet, without waiting until it is full: another archive begins. Maximum
-    /// number of bytes that are kept; beyond that, the records are left to the other archive.
+    /// Writes the part of its buffer that is committed but not saved yet, without waiting until the buffer is full, because another archive
+    /// begins. Maximum number of bytes to keep; beyond that, the records are left to the other archive.
     pub(super) fn hand_over(
         &mut self,
         output: &mut Output,
@@ -317,7 +317,7 @@ impl Recording {
         Ok(())
     }
 
-    /// A copy of the part of its buffer that is committed and not saved; `None` if there is nothing or it is invalid.
+    /// A copy of the part of its buffer that is committed but not saved; `None` if the part is empty or invalid.
     pub(super) fn view(&mut self, stats: &mut ProviderStats) -> Option<Owned> {
         if !self.has_started || self.phase == Phase::Stopped {
             return None;

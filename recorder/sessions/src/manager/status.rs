@@ -17,7 +17,7 @@ pub enum ProviderState {
     /// It was sent STOP and has not confirmed it.
     Stopping,
     Stopped,
-    /// It violated the protocol; everything after that is ignored.
+    /// It violated the protocol; all further data from it is ignored.
     Failed,
     Gone,
 }
@@ -77,7 +77,7 @@ pub struct ProviderStats {
     pub alerts: u64,
     /// How much smaller its buffer was than requested, in bytes: all buffers share a budget.
     pub buffer_short: u64,
-    /// Categories that are not listed, since those of all providers use too much memory.
+    /// Categories that are not listed because the categories of all providers use too much memory.
     pub categories_left_out: u64,
 }
 

@@ -37,7 +37,7 @@ pub struct Derived {
     pub pending: Pending,
 }
 
-/// The work to do when everything is written. If dropped before, an earlier file is kept.
+/// The work to do when everything is written. If it is dropped before that, an earlier file is kept.
 #[derive(Debug)]
 #[must_use = "the file has its name once it is committed"]
 pub struct Pending(Option<(OutputLocation, Fresh)>);
@@ -47,7 +47,7 @@ impl Derived {
     /// `-` is standard output.
     ///
     /// # Errors
-    /// [`OutFileError`]: when it is one of the inputs, or cannot be created, or a process records to it.
+    /// Returns [`OutFileError`]: the file is one of the inputs, or cannot be created, or a process records to it.
     pub fn create(
         path: &Path,
         mode: u32,
@@ -89,8 +89,8 @@ impl Pending {
     /// Everything is written: syncs the file to disk and gives it its name.
     ///
     /// # Errors
-    /// When the disk is full, or another process records to the existing file, which is unchanged then. Also when the
-    /// path does not lead to the file, since the directory's owner may have moved it.
+    /// Returns an error if the disk is full, or another process records to the existing file, which is then unchanged. Also when the path
+    /// does not lead to the file, since the directory's owner may have moved it.
     pub fn commit(self) -> Result<(), OutFileError> {
         let Some((place, mut fresh)) = self.0 else { return Ok(()) };
         if !place.is_where_it_was() {

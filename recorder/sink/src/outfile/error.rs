@@ -1,4 +1,4 @@
-//! Why an output is not created.
+//! The reason why an output is not created.
 
 use std::ffi::OsString;
 use std::io;
@@ -7,7 +7,7 @@ use crate::OsError;
 use fxtrec_kernel::directory::WalkError;
 use fxtrec_kernel::file_lock::Holder;
 
-/// Why an output is not created. Nothing has changed in that case.
+/// The reason why an output is not created. Nothing has changed in that case.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum OutFileError {

@@ -12,7 +12,7 @@ use fxtrec_kernel::user::Owner;
 /// when a file is created below it.
 ///
 /// # Errors
-/// When the path is another kind of file, or it cannot be created.
+/// Returns an error when the path is another kind of file, or it cannot be created.
 pub fn make_folder(path: &Path, owner: Option<Owner>) -> Result<(), OutFileError> {
     // The root, or a folder identified by its path.
     if path.file_name().is_none() {
@@ -32,7 +32,8 @@ pub fn make_folder(path: &Path, owner: Option<Owner>) -> Result<(), OutFileError
         Err(error) if error.kind() == std::io::ErrorKind::AlreadyExists => return Ok(()),
         result => result?,
     }
-    // If others can create names there, it may belong to another user in the meantime. A file that stays root's can still be read.
+    // If others can create names there, the directory may belong to another user in the meantime. A file that stays root's can still be
+    // read.
     if let Some(owner) = owner
         && directory.is_private(place.trusted())?
         && let Ok(made) = directory.open_file(name, OFlag::O_RDONLY | OFlag::O_DIRECTORY)

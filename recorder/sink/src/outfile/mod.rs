@@ -1,6 +1,6 @@
 //! The creation of output files, for all commands.
 //!
-//! fxtrec often runs as root, in directories that others write to. So a name is resolved once, and nothing is ever truncated, followed or
+//! fxtrec often runs as root, in directories that others write to. So a name is resolved once, and no file is ever truncated, followed or
 //! chowned by name: see [`fxtrec_kernel::directory`].
 //!
 //! ```text
@@ -15,8 +15,8 @@
 //! ```
 //!
 //! While a file is written, the owner of the directory, such as the user of COMMAND, may replace the directory. So directories are opened
-//! before COMMAND starts, everything is written to the directories that are held open, and it is an error if the path does not lead to the
-//! file afterwards.
+//! before COMMAND starts, all files are created in the open directories, and it is an error if the path does not lead to the file
+//! afterwards.
 
 mod derived;
 mod error;
@@ -42,7 +42,7 @@ use fxtrec_kernel::directory::{Directory, Facts, FileId, Trusted};
 use fxtrec_kernel::file_lock;
 use fxtrec_kernel::user::Owner;
 
-/// A name in a directory that is held open.
+/// A name in an open directory.
 #[derive(Clone, Debug)]
 pub struct OutputLocation {
     directory: Directory,
@@ -55,10 +55,10 @@ pub struct OutputLocation {
 }
 
 impl OutputLocation {
-    /// Finds the place of `path`. Files created there will belong to `owner`.
+    /// Finds the directory and the name of `path`. Files created there will belong to `owner`.
     ///
     /// # Errors
-    /// When its directory does not exist or cannot be trusted, or the path names no file.
+    /// Returns an error when its directory does not exist or cannot be trusted, or the path names no file.
     pub fn find(path: &Path, owner: Option<Owner>) -> Result<OutputLocation, OutFileError> {
         let name =
             path.file_name().filter(|_| !path.as_os_str().as_encoded_bytes().ends_with(b"/"));
@@ -83,7 +83,7 @@ impl OutputLocation {
         &self.path
     }
 
-    /// Whether the path still leads to the directory that is held open.
+    /// Whether the path still leads to the open directory.
     fn is_where_it_was(&self) -> bool {
         let id = |directory: &Directory| Facts::of_file(directory).ok().map(|facts| facts.id);
         let again = || OutputLocation::find(&self.path, self.owner).ok();
@@ -113,7 +113,7 @@ impl OutputLocation {
         if !self.directory.look(name)?.is_some_and(regular) {
             return Ok(None);
         }
-        // Without read permission, the writer cannot be determined either.
+        // Without read permission, the process that writes it cannot be determined either.
         let Ok(file) = self.directory.open_file(name, OFlag::O_RDONLY) else { return Ok(None) };
         if !Facts::of_file(&file).is_ok_and(regular) {
             return Ok(None);
@@ -127,7 +127,8 @@ impl OutputLocation {
     /// Appends to the existing file. The CI system has usually created it.
     ///
     /// # Errors
-    /// When it is a link, or has a second name and may thus be any file, or cannot be written, or the path does not lead to it.
+    /// Returns an error if the name is a link, or the file has a second name and may thus be any file, or cannot be written, or the path
+    /// does not lead to it.
     pub fn append(&self, text: &[u8]) -> Result<(), OutFileError> {
         if let Some(mut file) = self.special()? {
             return Ok(file.write_all(text)?);
@@ -168,11 +169,10 @@ fn shown(open: impl AsFd) -> Option<PathBuf> {
     std::fs::read_link(format!("/proc/self/fd/{}", open.as_fd().as_raw_fd())).ok()
 }
 
-/// Whether `output` is the same regular file as one of `inputs`, through whatever names and links; `-` is standard
-/// output or input.
+/// Whether `output` is the same regular file as one of `inputs`, through whatever names and links; `-` is standard output or input.
 ///
 /// # Errors
-/// [`OutFileError::IsInput`] with the input.
+/// Returns [`OutFileError::IsInput`] with the input.
 pub fn refuse_inputs(output: &Path, inputs: &[&Path]) -> Result<(), OutFileError> {
     let facts = |path: &Path, stdio: fn() -> std::io::Result<Facts>| {
         let facts = match path == Path::new("-") {
@@ -194,7 +194,7 @@ pub fn refuse_inputs(output: &Path, inputs: &[&Path]) -> Result<(), OutFileError
 /// Checks `others` in the same way: outputs in addition to the main one, which need not exist yet.
 ///
 /// # Errors
-/// [`OutFileError::IsInput`] for an existing file, [`OutFileError::Twice`] for one that will be created.
+/// Returns [`OutFileError::IsInput`] for an existing file, [`OutFileError::Twice`] for one that will be created.
 pub fn refuse_same(output: &Path, others: &[&Path]) -> Result<(), OutFileError> {
     refuse_inputs(output, others)?;
     let place = |path: &Path| {

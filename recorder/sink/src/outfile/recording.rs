@@ -37,9 +37,9 @@ const MOST_TRIES: u32 = 100;
 pub struct Recording {
     /// The file, locked until the last copy of its descriptor is closed.
     pub file: File,
-    /// Where the earlier file is now, if there was one.
+    /// The new path of the earlier file, if there was one.
     pub kept_old: Option<PathBuf>,
-    /// Why the file could not be given to its owner, if so; it can be written nevertheless.
+    /// The reason why the file could not be given to its owner, if so; it can be written nevertheless.
     pub owner_error: Option<io::Error>,
     place: OutputLocation,
     id: FileId,
@@ -53,10 +53,10 @@ pub struct Recording {
 #[derive(Debug)]
 pub struct Hold {
     file: File,
-    /// Where it was put; `None` for one that fxtrec was given open.
+    /// The directory and name of the file; `None` for a file that was passed to fxtrec open.
     place: Option<OutputLocation>,
     id: FileId,
-    /// Its final owner, set when nothing more is read from it.
+    /// The final owner of the file, set when nothing more is read from it.
     heir: Option<Owner>,
 }
 
@@ -72,8 +72,8 @@ pub enum NameState {
 }
 
 impl Hold {
-    /// For an open regular file that fxtrec was given, such as standard output; `None` for anything else, and for a file
-    /// without a name.
+    /// For an open regular file that was passed to fxtrec, such as standard output; `None` for anything else, and for a file without a
+    /// name.
     pub fn given(file: &File) -> io::Result<Option<Hold>> {
         let facts = Facts::of_file(file)?;
         if facts.kind() != SFlag::S_IFREG || facts.has_no_name {
@@ -95,7 +95,7 @@ impl Hold {
     /// The file itself, to be read with [`FromStart`].
     ///
     /// # Errors
-    /// When there are too many open files.
+    /// Returns an error when there are too many open files.
     pub fn content(&self) -> io::Result<File> {
         self.file.try_clone()
     }
@@ -169,7 +169,7 @@ impl OutputLocation {
     /// link is moved like a file; nothing is ever written through it. A file of 0 bytes is replaced.
     ///
     /// # Errors
-    /// [`OutFileError`]: when another process records to it, or it cannot be created.
+    /// Returns [`OutFileError`]: when another process records to it, or it cannot be created.
     pub fn record(self, given: Given) -> Result<Recording, OutFileError> {
         let mut fresh = Fresh::named(&self.directory, MODE)?;
         // No other process knows it yet.
@@ -211,7 +211,7 @@ impl OutputLocation {
         if still.is_none_or(|still| still.id != there.id) {
             return Ok(None);
         }
-        // A file that was left by a full disk or a kill is not worth keeping, and must not replace an earlier `.old` file that is.
+        // A file that was left by a full disk or a kill is worthless, and must not replace an earlier `.old` file.
         if there.kind() == SFlag::S_IFREG && there.bytes == 0 && earlier.is_some() {
             fresh.put_over(&self.name)?;
             return Ok(Some(None));
@@ -238,7 +238,7 @@ impl OutputLocation {
     /// Only files of trusted owners count: files of other users with such a name are never removed.
     ///
     /// # Errors
-    /// When the directory cannot be read.
+    /// Returns an error when the directory cannot be read.
     pub fn series(
         &self,
         number_of: impl Fn(&OsStr) -> Option<u32>,
@@ -302,10 +302,10 @@ impl OutputLocation {
     }
 
     /// Fails if another process writes a file in this directory for whose name `is_sibling` holds. Such files may appear and disappear in
-    /// that time, as long as one of them is always locked.
+    /// the meantime, as long as one of them is always locked.
     ///
     /// # Errors
-    /// [`OutFileError::InUse`].
+    /// Returns [`OutFileError::InUse`].
     pub fn siblings_must_be_free(
         &self,
         is_sibling: impl Fn(&OsStr) -> bool,
@@ -333,10 +333,10 @@ impl OutputLocation {
 }
 
 impl Recording {
-    /// Keeps the lock, and the file for reading back, beyond the end of the file's own descriptor.
+    /// Keeps the lock, and the file for reading back, after the file's own descriptor is closed.
     ///
     /// # Errors
-    /// When there are too many open files.
+    /// Returns an error when there are too many open files.
     pub fn hold(&self) -> io::Result<Hold> {
         let file = self.file.try_clone()?;
         Ok(Hold { file, place: Some(self.place.clone()), id: self.id, heir: self.heir })

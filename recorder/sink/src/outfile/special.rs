@@ -14,7 +14,7 @@ impl OutputLocation {
     /// path that the user named.
     ///
     /// # Errors
-    /// [`OutFileError`]: when it belongs to another user, or another user may have put a link on the way there.
+    /// Returns [`OutFileError`]: it belongs to another user, or another user may have created a link on the way to it.
     pub fn special(&self) -> Result<Option<File>, OutFileError> {
         let mut at = self.clone();
         let (mut links, mut unsafe_link) = (0, None);
@@ -78,7 +78,7 @@ impl OutputLocation {
         })
     }
 
-    /// The target of a name in procfs: a descriptor that fxtrec was started with, which is the same as `-` and `>(...)`.
+    /// The target of a name in procfs: a descriptor that fxtrec was started with, which is equivalent to `-` and `>(...)`.
     fn of_proc(&self, through_link: bool) -> Result<Option<File>, OutFileError> {
         if through_link {
             return Err(OutFileError::UnsafeLink(self.path.clone().into_os_string()));

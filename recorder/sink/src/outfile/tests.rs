@@ -182,7 +182,7 @@ fn who_records_already_is_named_and_nothing_changes() {
     }
     assert_eq!(fs::read_to_string(&old).expect("there"), "older");
     assert_eq!(names(&folder), ["t.fxt", "t.fxt.old"]);
-    // A file that will be moved to the name of one that is being written.
+    // A file that will be moved to the name of a file that is being written.
     let shorter = folder.path().join("t");
     let other = find(&folder.path().join("t.old")).record(Given::AtOnce).expect("created");
     fs::write(&shorter, "earlier").expect("room");

@@ -178,7 +178,7 @@ fn a_full_disk_leaves_a_valid_stream<C: Codec>(compression: Compression, new: im
         );
         let content = disk.content();
         assert_eq!(unpack_what_is_there(compression, &content), expected, "capacity {capacity}");
-        // Only a disk that was full within a few bytes of a flush point has no room for the end.
+        // Only a disk that becomes full within a few bytes of a flush point has no space for the end.
         let valid = unpack(compression, &content).is_ok();
         let had_room = content.len() + new().ending().len() <= capacity;
         assert!(valid || !had_room || saved == 0, "capacity {capacity}, {} used", content.len());

@@ -20,7 +20,7 @@ use crate::report::{Options, Report, Selection, SpanFigures, analyse};
 use fxtrec_gates::Measure;
 use fxtrec_gates::Quantity;
 
-/// Why recordings cannot be compared.
+/// The reason why recordings cannot be compared.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum CompareError {
@@ -41,11 +41,11 @@ pub enum CompareError {
     Write(#[from] io::Error),
 }
 
-/// Compares the traces of `args` and writes the result to `out`; returns whether nothing is worse than `--fail-if-worse`
-/// allows. An output that is closed early is not an error.
+/// Compares the traces of `args` and writes the result to `out`; returns whether no metric is worse than `--fail-if-worse` allows. An
+/// output that is closed early is not an error.
 ///
 /// # Errors
-/// When a trace cannot be read or is empty, there are too many, or the output fails.
+/// Returns an error when a trace cannot be read or is empty, there are too many, or the output fails.
 pub fn compare(args: &CompareArgs, out: &mut dyn Write) -> Result<bool, CompareError> {
     let (base, new) = (expand(&args.base)?, expand(&args.new)?);
     let traces = base.len() + new.len();

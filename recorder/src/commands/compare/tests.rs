@@ -88,7 +88,7 @@ fn of_a_command_what_it_took_is_compared_by_default() {
     assert!(!passed, "{text}");
     let row =
         |measure: &str| text.lines().find(|line| line.trim().starts_with(measure)).unwrap_or("");
-    // From the moment the recorder let it run until it ended.
+    // From when the recorder let it run until it ended.
     for part in ["duration", "222 us", "322 us", "larger"] {
         assert!(row("duration").contains(part), "{part}: {text}");
     }

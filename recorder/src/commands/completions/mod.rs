@@ -34,7 +34,7 @@ impl Shell {
 /// Prints the script that `args` request.
 ///
 /// # Errors
-/// When the script cannot be written. An output that is closed early is not an error.
+/// Returns an error when the script cannot be written. An output that is closed early is not an error.
 pub fn run(args: &CompletionsArgs, out: &mut dyn Write) -> io::Result<()> {
     match out.write_all(script(args.shell)?.as_bytes()).and_then(|()| out.flush()) {
         Err(error) if error.kind() != io::ErrorKind::BrokenPipe => Err(error),
@@ -45,7 +45,7 @@ pub fn run(args: &CompletionsArgs, out: &mut dyn Write) -> io::Result<()> {
 /// The script for a shell.
 ///
 /// # Errors
-/// When clap's script has an unknown form.
+/// Returns an error when clap's script has an unknown form.
 pub fn script(shell: Shell) -> io::Result<String> {
     let mut script = Vec::new();
     clap_complete::generate(shell.generator(), &mut Cli::command(), "fxtrec", &mut script);

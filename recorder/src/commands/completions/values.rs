@@ -16,7 +16,7 @@ const ZSH: [(&[&str], &str); 5] = [
 /// The completions that clap generates, with these values added.
 ///
 /// # Errors
-/// If a new version of clap generates a script to which they cannot be added.
+/// Returns an error if a new version of clap generates a script to which they cannot be added.
 pub(super) fn add(shell: Shell, script: String) -> io::Result<String> {
     match shell {
         // They run before clap's function.
@@ -44,7 +44,7 @@ fn add_to_zsh(script: &str) -> io::Result<String> {
         }
         added.push('\n');
     }
-    // The functions precede the script's own, which is called at its end.
+    // The functions precede the script's own function, which is called at the end of the script.
     let own = added.find("_fxtrec() {").filter(|_| changed == [true; ZSH.len()]);
     let Some(own) = own else {
         return Err(io::Error::other("clap's completions for zsh have an unexpected form"));

@@ -1,4 +1,4 @@
-//! Why `fxtrec ctl` failed, and the exit status for it.
+//! The reason why `fxtrec ctl` failed, and the exit status for it.
 
 use std::io;
 use std::path::PathBuf;

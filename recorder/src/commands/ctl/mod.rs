@@ -25,7 +25,7 @@ pub(in crate::commands) use snapshot::snapshot_of;
 /// early is not an error.
 ///
 /// # Errors
-/// When the daemon cannot be reached or refuses, or when a file cannot be written.
+/// Returns an error when the daemon cannot be reached or refuses, or when a file cannot be written.
 pub fn run(
     args: CtlArgs,
     look: Look,

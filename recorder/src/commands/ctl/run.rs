@@ -28,7 +28,7 @@ pub(super) struct Outcome {
     pub(super) lost: bool,
 }
 
-/// Lets COMMAND run and waits until it has ended; without one, waits for Ctrl-C or a signal. If the session ends by itself, the wait for
+/// Lets COMMAND run and waits until it has ended; without one, waits for Ctrl-C or a signal. If the session ends on its own, the wait for
 /// Ctrl-C ends, but COMMAND keeps running. Calls `look` regularly while the session runs.
 pub(super) fn until_the_end(
     mut signals: Signals,
@@ -41,16 +41,16 @@ pub(super) fn until_the_end(
     let session = Session::watch(common)?;
     let mut child = held.map(Held::release).transpose()?;
     loop {
-        let mut told_to_end = false;
+        let mut asked_to_end = false;
         while let Some(caught) = signals.read().map_err(system("read signals"))? {
             match caught.signal {
                 Signal::SIGINT | Signal::SIGQUIT => {
-                    told_to_end = true;
+                    asked_to_end = true;
                     // The terminal has already sent COMMAND the signal.
                     pass_on(child.as_ref().filter(|_| caught.from_user), caught.signal);
                 }
                 Signal::SIGTERM | Signal::SIGHUP => {
-                    told_to_end = true;
+                    asked_to_end = true;
                     pass_on(child.as_ref(), caught.signal);
                 }
                 _ => {}
@@ -66,13 +66,13 @@ pub(super) fn until_the_end(
                     return Ok(Outcome { exit_status, lost: session.is_over() });
                 }
             }
-            None if told_to_end || session.is_over() => {
+            None if asked_to_end || session.is_over() => {
                 return Ok(Outcome { exit_status: None, lost: session.is_over() });
             }
             None => {}
         }
         if session.is_over() {
-            // From now on only COMMAND matters: the session's descriptor is readable and would end every wait at once.
+            // From now on, only COMMAND is relevant: the session's descriptor is readable and would end every wait at once.
             let none = StopToken::new().map_err(system("wait"))?;
             none.wait([signals.as_fd()].into_iter(), LONG).map_err(system("wait"))?;
         } else {

@@ -77,7 +77,7 @@ pub(super) fn plain(text: &str) -> String {
     escape::line(text).into_owned()
 }
 
-/// A list in one cell.
+/// A list in one table cell.
 pub(super) fn list<T: Display>(items: &[T], none: &str) -> String {
     if items.is_empty() {
         return none.to_owned();
@@ -85,7 +85,7 @@ pub(super) fn list<T: Display>(items: &[T], none: &str) -> String {
     plain(&items.iter().map(ToString::to_string).collect::<Vec<_>>().join(","))
 }
 
-/// The recorded data of each application. Nothing is missing if there is none and the kernel was recorded.
+/// The recorded data of each application. No data is missing if there is no such list and the kernel was recorded.
 pub(super) fn provider_stats(
     stats: &[ProviderStats],
     has_kernel: bool,

@@ -46,7 +46,7 @@ struct Answer<'a> {
     provider_stats: Option<Vec<ProviderStats>>,
     #[serde(skip)]
     has_kernel: bool,
-    /// Why the trace in the file is incomplete.
+    /// The reason why the trace in the file is incomplete.
     #[serde(skip_serializing_if = "Option::is_none")]
     incomplete: Option<String>,
 }

@@ -17,7 +17,7 @@ struct Answer {
     state: &'static str,
     /// The trace file by the name that the daemon knows; null if it is not a file.
     output: Option<PathBuf>,
-    /// Why the trace in the file is incomplete; null if it is complete.
+    /// The reason why the trace in the file is incomplete; null if it is complete.
     incomplete: Option<String>,
     /// What was recorded of each application.
     provider_stats: Vec<ProviderStats>,
@@ -29,7 +29,7 @@ struct Answer {
 pub(super) struct Ending {
     /// The recorded data of each application.
     pub(super) provider_stats: Vec<ProviderStats>,
-    /// Why the trace in the file is incomplete.
+    /// The reason why the trace in the file is incomplete.
     pub(super) incomplete: Option<String>,
 }
 
@@ -70,7 +70,7 @@ pub(super) fn end(client: &mut Client, write: bool) -> Result<Ending, CtlError> 
     Ok(Ending { provider_stats, incomplete })
 }
 
-/// Why a session ended by itself.
+/// The reason why a session ended by itself.
 pub(super) fn why_lost(client: &mut Client) -> CtlError {
     match client.stop(StopOptions::default()) {
         Err(error @ ClientError::Refused(ControllerError::Aborted { .. })) => error.into(),

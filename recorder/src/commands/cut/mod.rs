@@ -12,7 +12,7 @@ use crate::convert::cut::{Filter, Window, cut};
 use crate::convert::redact::{Secret, redact};
 use crate::convert::{ConvertError, Format, Input, Output, Report};
 
-/// Why the cut failed.
+/// The reason why the cut failed.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum CutError {
@@ -47,7 +47,7 @@ pub fn run(args: &CutArgs, messages: &mut dyn Write) -> Result<(), CutError> {
     Ok(())
 }
 
-/// What someone who shares the trace must know; empty if nothing gets pseudonyms.
+/// A note for the user who shares the trace; empty if nothing is replaced by pseudonyms.
 fn what_stays(secrets: &[Secret], output: &Path) -> String {
     let functions = match secrets.contains(&Secret::Functions) {
         _ if secrets.is_empty() => return String::new(),

@@ -59,7 +59,7 @@ pub enum Alert {
     Figure(Gate),
 }
 
-/// Text that is neither.
+/// Text that is neither a statistic nor a trigger.
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
 pub enum NoAlert {
     #[error(transparent)]
@@ -114,7 +114,7 @@ impl fmt::Display for Alert {
     }
 }
 
-/// Why there are no alerts.
+/// The reason why there are no alerts.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum AlertsError {
@@ -409,7 +409,7 @@ fn is_ours(path: &Path) -> bool {
 }
 
 /// The file that a line of the recorder names. These lines also contain thread names, which other users choose: so the file must be one of
-/// ours in this folder, since it will be removed later.
+/// the daemon's own files in this directory, because it will be removed later.
 fn told_of(line: &str, folder: &Path) -> Option<PathBuf> {
     written(line).filter(|path| path.parent() == Some(folder) && is_ours(path))
 }
@@ -490,7 +490,7 @@ impl Keeper {
         }
     }
 
-    /// Starts the recorder again after it ended for a reason other than the daemon's end, such as a lack of memory.
+    /// Starts the recorder again after it ended for a reason other than the daemon's end, such as a shortage of memory.
     fn begin_again(&mut self, ended: &io::Error) {
         self.counts.is_recording.store(false, Ordering::Relaxed);
         self.keep_last();
@@ -675,16 +675,16 @@ mod tests {
 
     #[test]
     fn a_name_of_a_thread_makes_no_file_ours() {
-        let told = |line: &str| told_of(line, Path::new("/var/alerts"));
+        let reported = |line: &str| told_of(line, Path::new("/var/alerts"));
         let ours = "fxtrec: 12 events written to /var/alerts/alert-7.1.fxt.zst";
-        assert_eq!(told(ours), Some("/var/alerts/alert-7.1.fxt.zst".into()));
+        assert_eq!(reported(ours), Some("/var/alerts/alert-7.1.fxt.zst".into()));
         for line in [
             "fxtrec: wakeup > 20ms:  written to /etc/passwd",
             "fxtrec:  written to /var/alerts/../alert-7.1.fxt.zst",
             "fxtrec:  written to /var/alerts/mine.fxt.zst",
             "fxtrec:  written to alert-7.1.fxt.zst",
         ] {
-            assert_eq!(told(line), None, "{line}");
+            assert_eq!(reported(line), None, "{line}");
         }
     }
 

@@ -1,4 +1,4 @@
-//! Why the daemon failed.
+//! The reason why the daemon failed.
 
 use std::io;
 use std::path::PathBuf;
@@ -7,7 +7,7 @@ use super::alerts::AlertsError;
 use super::metrics::MetricsError;
 use crate::control::policy::PolicyError;
 
-/// Why the daemon failed.
+/// The reason why the daemon failed.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum DaemonError {

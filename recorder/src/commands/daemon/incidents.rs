@@ -22,11 +22,11 @@ use crate::why::CAUSES;
 /// A line is shorter: an explanation has a bounded number of links.
 const MOST_BYTES: u64 = 16 << 20;
 
-/// The incidents since the daemon started, by cause. `None` if they are no longer counted.
+/// The incidents since the daemon started, by cause. `None` if incidents are no longer counted.
 #[derive(Clone, Debug)]
 pub(super) struct Counts(Arc<Mutex<Option<BTreeMap<&'static str, u64>>>>);
 
-/// What is read of a line of `fxtrec watch --json`.
+/// The members that are read from a line of `fxtrec watch --json`.
 #[derive(Deserialize)]
 struct Line {
     cause: String,
@@ -79,7 +79,7 @@ impl fmt::Debug for Incidents {
 /// Starts to count the incidents that took at least `min` longer than usual.
 ///
 /// # Errors
-/// If the process or the thread cannot be started.
+/// Returns an error if the process or the thread cannot be started.
 pub(super) fn start(min: Duration) -> io::Result<(Incidents, Counts)> {
     let mut command = Command::new(std::env::current_exe()?);
     command.args(["watch", "--json", "--min"]).arg(format!("{}ns", min.as_nanos()));
@@ -95,7 +95,7 @@ pub(super) fn start(min: Duration) -> io::Result<(Incidents, Counts)> {
                 read(lines, &counts_of_reader);
             }
             let ended = lock(&watch_of_reader).wait();
-            // Counters that no longer count would look as if nothing happened.
+            // Counters that no longer count would look as if no incidents occurred.
             if counts_of_reader.end() {
                 let status = ended.map_or_else(|error| error.to_string(), |it| it.to_string());
                 // If standard error is closed, the message has no reader.
@@ -132,7 +132,7 @@ impl Drop for Incidents {
             if matches!(watch.try_wait(), Ok(None))
                 && let Ok(pid) = i32::try_from(watch.id())
             {
-                // It may be ending at this moment.
+                // The process may just be ending.
                 let _ = kill(Pid::from_raw(pid), Signal::SIGTERM);
             }
         }

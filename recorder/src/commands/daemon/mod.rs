@@ -46,7 +46,7 @@ const END: Duration = Duration::from_secs(45);
 /// Must be called before the process starts a second thread or opens anything that it keeps.
 ///
 /// # Errors
-/// [`DaemonError`]: nothing was left then.
+/// Returns [`DaemonError`]; nothing is left behind in that case.
 pub fn run(args: &DaemonArgs, err: &mut dyn Write) -> Result<(), DaemonError> {
     if !nix::unistd::geteuid().is_root() {
         return Err(DaemonError::NotRoot);

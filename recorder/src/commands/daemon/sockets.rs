@@ -20,7 +20,7 @@ use nix::unistd::Group;
 
 use super::error::DaemonError;
 use crate::control::{control_socket, providers_socket};
-use crate::kernel::activation::{self, Passed};
+use crate::kernel::activation::{self, PassedSocket};
 use crate::kernel::seqpacket::{Address, Listener};
 
 /// The default group whose users may connect, if it exists.
@@ -61,9 +61,9 @@ struct Given {
 
 impl Given {
     /// Assigns them by their names.
-    fn of(passed: Vec<Passed>) -> Result<Given, DaemonError> {
+    fn of(passed: Vec<PassedSocket>) -> Result<Given, DaemonError> {
         let mut given = Given::default();
-        for Passed { name, socket } in passed {
+        for PassedSocket { name, socket } in passed {
             let place = match name.as_str() {
                 CONTROL => &mut given.control,
                 PROVIDERS => &mut given.providers,
@@ -79,11 +79,11 @@ impl Sockets {
     /// Creates the sockets that were not `passed`.
     ///
     /// # Errors
-    /// [`DaemonError`]; `Running` when another daemon owns the sockets.
+    /// Returns [`DaemonError`]; `Running` when another daemon owns the sockets.
     pub(super) fn open(
         folder: &Path,
         group: Option<&str>,
-        passed: Vec<Passed>,
+        passed: Vec<PassedSocket>,
     ) -> Result<Opened, DaemonError> {
         let given = Given::of(passed)?;
         let group = find(group)?;
@@ -271,7 +271,7 @@ mod tests {
         let there_is_none = Group::from_name(GROUP).is_ok_and(|group| group.is_none());
         assert_eq!(remark(None, Vec::new()), there_is_none.then_some(NO_GROUP));
         let socket = UnixListener::bind(folder.path().join("elsewhere")).expect("bound").into();
-        let passed = vec![Passed { name: CONTROL.to_owned(), socket }];
+        let passed = vec![PassedSocket { name: CONTROL.to_owned(), socket }];
         assert_eq!(remark(None, passed), None, "the service manager decides that");
     }
 
@@ -279,7 +279,7 @@ mod tests {
     fn sockets_that_were_passed_are_used_as_they_are_and_stay() {
         let folder = tempfile::tempdir().expect("a folder");
         let path = folder.path().join("elsewhere");
-        let passed = |name: &str, path: &Path| Passed {
+        let passed = |name: &str, path: &Path| PassedSocket {
             name: name.to_owned(),
             socket: UnixListener::bind(path).expect("bound").into(),
         };

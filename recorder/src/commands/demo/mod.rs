@@ -1,6 +1,6 @@
 //! `fxtrec demo`: a recording of this machine in which a thread is late for a known reason.
 //!
-//! Both this thread and the one that delays it run in another fxtrec process, `fxtrec demo --scene`. That process is recorded like any
+//! This thread and the thread that delays it run in another fxtrec process, `fxtrec demo --scene`. That process is recorded like any
 //! COMMAND, and the page is that of `fxtrec report --html`.
 
 mod scene;
@@ -17,7 +17,7 @@ use crate::units::look::Look;
 
 pub use scene::SceneError;
 
-/// Why the demonstration failed.
+/// The reason why the demonstration failed.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum DemoError {
@@ -50,7 +50,7 @@ impl DemoError {
 /// Records, creates the page and prints its path. Must be called before the process starts a second thread.
 ///
 /// # Errors
-/// [`DemoError`].
+/// Returns [`DemoError`].
 pub fn run(args: &DemoArgs, err: &mut dyn Write) -> Result<(), DemoError> {
     if args.scene {
         return Ok(scene::play(args.duration.duration())?);

@@ -22,7 +22,7 @@ const WORK: Duration = Duration::from_millis(1);
 const HOG_PERIOD: Duration = Duration::from_millis(500);
 const HOG_WORK: Duration = Duration::from_millis(30);
 
-/// Why the scene cannot run.
+/// The reason why the scene cannot run.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum SceneError {
@@ -39,7 +39,7 @@ pub enum SceneError {
 /// Runs the scene for this long.
 ///
 /// # Errors
-/// [`SceneError`], when the kernel refuses a priority, the CPU or a thread.
+/// Returns [`SceneError`], when the kernel refuses a priority, the CPU or a thread.
 pub(super) fn play(time: Duration) -> Result<(), SceneError> {
     stay_on_one_cpu().map_err(SceneError::Pin)?;
     let end = Instant::now() + time;

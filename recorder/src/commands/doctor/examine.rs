@@ -24,7 +24,7 @@ pub(super) struct Examination {
     pub(super) headline: String,
     pub(super) facts: Facts,
     pub(super) tracefs: Result<String, Refusal>,
-    /// Whether fxtrec understands the scheduler's tracepoints; `None` when tracefs cannot be read.
+    /// Whether fxtrec can decode the scheduler's tracepoints; `None` if tracefs cannot be read.
     pub(super) tracepoints: Option<Result<(), String>>,
     /// Whether the events could be opened.
     pub(super) events: Result<Opened, Refusal>,

@@ -1,8 +1,7 @@
 //! `fxtrec doctor`: reports what this machine allows and what to change.
 //!
 //! The machine is examined once ([`examine`]), mainly by opening and mapping the
-//! events that a recording uses. The findings yield lines of text ([`checks`])
-//! and one verdict per use ([`verdict`]).
+//! events that a recording uses. The findings are output as lines of text ([`checks`]) and one verdict per use ([`verdict`]).
 
 mod checks;
 mod examine;
@@ -70,7 +69,7 @@ impl Check {
 /// True when the main uses work: recording a command, the machine, and a process.
 ///
 /// # Errors
-/// When `out` cannot be written.
+/// Returns an error when `out` cannot be written.
 pub fn run(args: DoctorArgs, no_config: bool, look: Look, out: &mut dyn Write) -> io::Result<bool> {
     let examination = examine::examine(&Linux);
     let (mut checks, verdicts) = (checks::checks(&examination), verdict::verdicts(&examination));

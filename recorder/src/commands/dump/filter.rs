@@ -21,8 +21,8 @@ impl Filter {
         Ok(Self { kinds: args.types.clone(), koids: args.koids.clone(), from, to })
     }
 
-    /// Whether `record` meets every condition. Conditions of one kind are
-    /// alternatives; a record without a time does not meet one on time.
+    /// Whether `record` meets every condition. Conditions of one kind are alternatives; a record without a time does not meet a condition
+    /// on time.
     pub(super) fn admits(&self, record: &Record<'_>) -> bool {
         (self.kinds.is_empty() || self.kinds.iter().any(|kinds| kinds.contains(record.kind())))
             && self.admits_time(record)

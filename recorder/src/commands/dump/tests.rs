@@ -329,8 +329,8 @@ fn koid_zero_is_idle_only_in_scheduling_and_in_what_records_it() {
     let of_provider = |name: &str| {
         let mut trace = fxt_writer::Writer::new(trace());
         trace.write(&ProviderInfo { id: ProviderId(9), name }).expect("room");
-        let nobody = (Koid(0), Koid(0));
-        trace.instant(Ticks(4), nobody, "c", "event", &[]).expect("room");
+        let no_thread = (Koid(0), Koid(0));
+        trace.instant(Ticks(4), no_thread, "c", "event", &[]).expect("room");
         run(&trace.into_inner(), &["--type", "instant"]).0
     };
     let imported = of_provider("trace events");

@@ -18,7 +18,7 @@ use crate::sched::backtrace::Kind;
 use crate::sink::outfile::{Derived, OutFileError, mode_of};
 use crate::units::text::{counted, noun};
 
-/// Why there is nothing to draw.
+/// The reason why there is nothing to draw.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum FlameError {
@@ -72,7 +72,7 @@ impl Format {
 /// Writes the stacks of a trace to the output file of `args` or to `out`, and remarks to `messages`.
 ///
 /// # Errors
-/// When the trace cannot be read, has no such stacks, or the output fails.
+/// Returns an error if the trace cannot be read, has no such stacks, or the output fails.
 pub fn run(
     args: &FlameArgs,
     out: &mut dyn Write,

@@ -29,7 +29,7 @@ use fxtrec_gates::{Condition, Gate, Quantity, SpanPart, Stat};
 /// The variable with the file from which GitHub generates its summary page. Gitea and Forgejo set it, too.
 const SUMMARY_VARIABLE: &str = "GITHUB_STEP_SUMMARY";
 
-/// Why there is no verdict.
+/// The reason why there is no verdict.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum GatesError {
@@ -74,7 +74,7 @@ pub struct Style {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Outcome {
     Passed,
-    /// None failed, and at least one was disturbed.
+    /// No gate failed, and at least one was disturbed.
     Disturbed,
     Failed,
 }
@@ -115,7 +115,7 @@ impl Gates {
     /// Prepares the gates of the arguments; `None` if there are none. `others` are files that the command also reads or writes.
     ///
     /// # Errors
-    /// When the JUnit file cannot be created, or is one of `others`.
+    /// Returns an error if the JUnit file cannot be created, or is one of `others`.
     pub fn prepare(args: &GateArgs, others: &[&Path]) -> Result<Option<Gates>, GatesError> {
         Gates::prepare_with(args, others, std::env::var_os(SUMMARY_VARIABLE))
     }
@@ -123,7 +123,7 @@ impl Gates {
     /// The same as [`prepare`](Self::prepare), for a recording that will be written to `output`.
     ///
     /// # Errors
-    /// When the JUnit file cannot be created, when the output is a device, or when it is a pipe and a gate must read the
+    /// Returns an error when the JUnit file cannot be created, when the output is a device, or when it is a pipe and a gate must read the
     /// trace again.
     pub fn prepare_for(args: &GateArgs, output: &Output) -> Result<Option<Gates>, GatesError> {
         let target = &output.target;
@@ -176,8 +176,7 @@ impl Gates {
     /// through its `hold`, never by its name.
     ///
     /// # Errors
-    /// When there is no report, the recording cannot be read again, or the verdicts cannot be
-    /// written.
+    /// Returns an error when there is no report, the recording cannot be read again, or the verdicts cannot be written.
     pub fn judge_recording(
         self,
         (path, hold): (&Path, Option<&Hold>),
@@ -205,7 +204,7 @@ impl Gates {
     /// before they are printed.
     ///
     /// # Errors
-    /// When the trace cannot be read again, or the verdicts cannot be written.
+    /// Returns an error when the trace cannot be read again, or the verdicts cannot be written.
     pub fn judge<'r>(
         self,
         about: &Path,
@@ -253,15 +252,15 @@ impl Gates {
     }
 }
 
-/// Whether other processes alone can make the gate fail, which is true of gates on the length of spans.
+/// Whether other processes alone can make the gate fail; this is the case for gates on the length of spans.
 fn can_be_disturbed(gate: &Gate) -> bool {
     matches!(&gate.quantity, Quantity::Span(span, stat) if span.part == SpanPart::Wall && *stat != Stat::Count)
 }
 
-/// Rejects gates on spans, and those whose conditions name CPUs, processes or threads, for several traces together.
+/// Rejects gates on spans, and gates whose conditions name CPUs, processes or threads, for several traces together.
 ///
 /// # Errors
-/// When there are such gates.
+/// Returns an error if there are such gates.
 pub fn refuse_of_many(args: &GateArgs) -> Result<(), GatesError> {
     let is_of_one = |gate: &&Gate| {
         let names_one =
@@ -275,7 +274,7 @@ pub fn refuse_of_many(args: &GateArgs) -> Result<(), GatesError> {
     }
 }
 
-/// The first gate that needs the trace to be read again: one on spans, or whose condition names CPUs or stacks.
+/// The first gate that needs the trace to be read again: a gate on spans, or a gate whose condition names CPUs or stacks.
 pub fn reading_again(args: &GateArgs) -> Option<&Gate> {
     let reads_again = |gate: &&Gate| {
         matches!(gate.quantity, Quantity::Span(..))

@@ -1,4 +1,4 @@
-//! The last seconds, which a separate recorder keeps in memory until they are requested.
+//! The last seconds of events, which a separate recorder keeps in memory until they are requested.
 
 use std::ffi::OsString;
 use std::io::{self, BufRead, BufReader, Read};
@@ -102,7 +102,7 @@ impl History {
     /// The next line of the recorder, or `None` on timeout.
     ///
     /// # Errors
-    /// The exit status if the recorder has ended.
+    /// Returns the exit status if the recorder has ended.
     pub(in crate::commands) fn next(&mut self, patience: Duration) -> io::Result<Option<String>> {
         let Some(said) = &self.said else { return Ok(None) };
         match said.recv_timeout(patience) {
@@ -187,7 +187,7 @@ impl History {
         if matches!(self.recorder.try_wait(), Ok(None))
             && let Ok(pid) = i32::try_from(self.recorder.id())
         {
-            // It may be ending at this moment.
+            // The process may just be ending.
             let _ = kill(Pid::from_raw(pid), Signal::SIGINT);
         }
     }

@@ -17,7 +17,7 @@ const BUDGET: usize = 64 << 20;
 /// The smallest number of slots to try.
 const LEAST_SLOTS: usize = 128;
 
-/// Why the kernel cannot count.
+/// The reason why the kernel cannot count.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum LiveError {

@@ -3,7 +3,7 @@
 use std::io;
 use std::process::{Command, Stdio};
 
-/// Why no browser was opened.
+/// The reason why no browser was opened.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum NoBrowser {
     #[error("there is no desktop")]

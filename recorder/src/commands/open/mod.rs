@@ -1,4 +1,4 @@
-//! `fxtrec open`: one command from a file to the Perfetto UI.
+//! `fxtrec open`: opens a file in the Perfetto UI with one command.
 //!
 //! The UI is a web page that loads a trace from the URL in its link. Only this file is served, on the loopback address, with the header
 //! that lets that page read it:
@@ -28,7 +28,7 @@ use serve::Served;
 /// The page that shows traces.
 const PERFETTO: &str = "https://ui.perfetto.dev";
 
-/// Why a trace could not be opened in the Perfetto UI.
+/// The reason why a trace could not be opened in the Perfetto UI.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum OpenError {
@@ -56,7 +56,7 @@ pub enum OpenError {
 ///
 /// # Errors
 ///
-/// When the file cannot be read, or the port cannot be used.
+/// Returns an error when the file cannot be read, or the port cannot be used.
 pub fn run(args: &OpenArgs, messages: &mut dyn Write) -> Result<(), OpenError> {
     let served = prepare(args)?;
     let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, args.port))

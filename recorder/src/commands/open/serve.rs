@@ -7,7 +7,7 @@
 //! ```
 //!
 //! Each connection has a thread, since browsers open connections that they never use. Other users of the machine can also connect to the
-//! loopback address: so the path contains a token that they cannot guess, and if the kernel reports the owner of a connection, connections
+//! loopback address. So the path contains a token that they cannot guess, and if the kernel reports the owner of a connection, connections
 //! of other users are closed.
 //!
 //! Hand-written in two hundred lines: the small HTTP crates are unmaintained, and the others need an async runtime.
@@ -26,7 +26,7 @@ use crate::commands::http::Request;
 use crate::kernel::stop_token::StopToken;
 use crate::kernel::user::Owner;
 
-/// A peer that is silent for this long is dropped.
+/// A peer that sends nothing for this long is dropped.
 const PATIENCE: Duration = Duration::from_secs(30);
 
 /// The longest single wait for a connection.

@@ -37,34 +37,34 @@ mod tests {
     fn switched_on(words: &[&str]) -> (RecordArgs, Result<Vec<String>, String>) {
         let line = ["fxtrec", "record", "-a"].iter().chain(words).copied();
         let Ok(Command::Record(mut args)) = Cli::parse_line(line) else { panic!("{words:?}") };
-        let told = switch_on(&mut args).map_err(|error| error.to_string());
-        (args, told)
+        let reported = switch_on(&mut args).map_err(|error| error.to_string());
+        (args, reported)
     }
 
     #[test]
     fn categories_of_the_kernel_are_the_same_as_the_options_for_them() {
-        let (args, told) =
+        let (args, reported) =
             switched_on(&["--categories", "sched:waking,irq,net,syscall,uprobe:libc:malloc"]);
         assert!(args.waking && args.trace_points.irq);
         assert_eq!(args.trace_points.syscalls, [Pattern::new("*").expect("good")]);
         assert_eq!(args.trace_points.probes, ["libc:malloc".parse().expect("good")]);
-        let told = told.expect("good");
-        assert_eq!(told, ["sched:waking", "irq", "net", "syscall", "uprobe"]);
+        let reported = reported.expect("good");
+        assert_eq!(reported, ["sched:waking", "irq", "net", "syscall", "uprobe"]);
     }
 
     #[test]
     fn options_stay_on_when_no_category_names_them() {
-        let (args, told) = switched_on(&["--waking", "--irq", "--categories", "net"]);
+        let (args, reported) = switched_on(&["--waking", "--irq", "--categories", "net"]);
         assert!(args.waking && args.trace_points.irq);
         assert!(args.trace_points.syscalls.is_empty());
-        assert_eq!(told.expect("good"), ["net"]);
+        assert_eq!(reported.expect("good"), ["net"]);
     }
 
     #[test]
     fn without_categories_applications_record_all_they_have() {
-        let (args, told) = switched_on(&[]);
+        let (args, reported) = switched_on(&[]);
         assert!(!args.waking && !args.trace_points.irq);
-        assert!(told.expect("good").is_empty());
+        assert!(reported.expect("good").is_empty());
     }
 
     #[test]

@@ -47,17 +47,17 @@ pub struct Window {
     pub after: Nanos,
 }
 
-/// Why the options of flight recording are invalid.
+/// The reason why the options of flight recording are invalid.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum FlightError {
     /// An option that only circular mode has.
     #[error("{0} needs --mode circular, which keeps the last events in memory")]
     NeedsCircular(&'static str),
-    /// `--rotate` in another mode than streaming.
+    /// `--rotate` in a mode other than streaming.
     #[error("--rotate needs streaming mode: omit --rotate or --mode")]
     RotateNeedsStreaming,
-    /// `--disk-budget` or `--keep` without anything that writes several files.
+    /// `--disk-budget` or `--keep` without an option that writes several files.
     #[error("{0} limits the files of --trigger or --rotate: add one of them")]
     NothingToLimit(&'static str),
     /// An option that writes several files, with an output that is not a file.
@@ -78,7 +78,7 @@ impl FlightPlan {
     /// Makes the plan.
     ///
     /// # Errors
-    /// When the arguments contradict each other, the mode or the output.
+    /// Returns an error if the arguments contradict each other, the mode or the output.
     pub fn new(
         args: FlightArgs,
         mode: Mode,

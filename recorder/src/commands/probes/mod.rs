@@ -6,19 +6,19 @@ mod table;
 use std::io::{self, BufWriter, Write};
 use std::path::PathBuf;
 
-use crate::apart::{ApartError, Files};
 use crate::cli::ProbesArgs;
+use crate::file_worker::{FileWorkerError, Files};
 use crate::probe::{Context, spec::Binary};
 use crate::units::Pid;
 use crate::units::look::Look;
 
-/// Why there is no list.
+/// The reason why there is no list.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum ProbesError {
     /// The binary cannot be read, or nothing in it matches.
     #[error(transparent)]
-    Probe(#[from] ApartError),
+    Probe(#[from] FileWorkerError),
     /// Writing the output failed.
     #[error("cannot write the output: {0}")]
     Write(#[from] io::Error),
@@ -27,7 +27,7 @@ pub enum ProbesError {
 /// Writes the list for `args` to `out`. An output that is closed early is not an error.
 ///
 /// # Errors
-/// When the binary cannot be read, nothing in it matches, or the output fails.
+/// Returns an error if the binary cannot be read, nothing in it matches, or the output fails.
 pub fn run(args: &ProbesArgs, look: Look, out: &mut dyn Write) -> Result<(), ProbesError> {
     let pids = args.pid.map(Pid).into_iter().collect();
     let context = Context { program: None, pids, most: usize::MAX };

@@ -76,7 +76,7 @@ pub(super) enum NoEngine {
     NoPython,
     NoPip,
     Pip,
-    /// The distribution lets pip install only if forced.
+    /// The distribution lets pip install only if it is forced.
     ForcedPip,
 }
 
@@ -122,7 +122,7 @@ impl Engine {
     /// The installed engine; the program is preferred to the module.
     ///
     /// # Errors
-    /// When none is.
+    /// Returns an error when none is.
     pub(super) fn find() -> Result<Engine, NoEngine> {
         if let Some(program) = in_path("duckdb") {
             return Ok(Engine::Program(program));
@@ -142,7 +142,7 @@ impl Engine {
     /// Creates the views and runs the statements; rows are written to standard output.
     ///
     /// # Errors
-    /// When it cannot be run, or fails.
+    /// Returns an error when it cannot be run, or fails.
     pub(super) fn run(
         &self,
         views: &str,

@@ -19,7 +19,7 @@ use crate::export::{self, Export, ExportError, Table};
 use engine::{Engine, Format};
 use temporary::Temporary;
 
-/// Why the query failed.
+/// The reason why the query failed.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum QueryError {
@@ -54,7 +54,7 @@ pub enum QueryError {
 /// Runs the query of `args`. The engine writes to standard output itself.
 ///
 /// # Errors
-/// When there is no engine or it fails, a trace cannot be exported, or a directory has no tables.
+/// Returns an error when there is no engine or it fails, a trace cannot be exported, or a directory has no tables.
 pub fn run(args: &QueryArgs) -> Result<(), QueryError> {
     if args.sql.trim_start().starts_with('.') {
         return Err(QueryError::ShellCommand);

@@ -22,7 +22,7 @@ impl Temporary {
     /// Creates it, and from then on handles signals sent to this thread and the threads that it starts.
     ///
     /// # Errors
-    /// When it cannot be created, or signals cannot be read.
+    /// Returns an error when it cannot be created, or signals cannot be read.
     pub(super) fn make() -> io::Result<Temporary> {
         let before = SigSet::thread_get_mask()?;
         let signals = Signals::catch()?;

@@ -23,7 +23,7 @@ struct Sources {
 /// Statements that create a view for each table in any of these folders.
 ///
 /// # Errors
-/// When a folder has no table, cannot be read, or its name is not UTF-8.
+/// Returns an error when a folder has no table, cannot be read, or its name is not UTF-8.
 pub(super) fn of(folders: &[PathBuf]) -> Result<String, QueryError> {
     let mut tables = BTreeMap::<String, Sources>::new();
     for folder in folders {

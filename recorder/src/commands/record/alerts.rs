@@ -1,7 +1,7 @@
 //! Merges alerts and long spans of applications into the scheduler's events.
 //!
 //! An alert arrives at once, and a span a tenth of a second after its end, but the scheduler's events of that time are read from the rings
-//! later. The alert is held until they arrive, so that its window is complete:
+//! later. The alert is held until these events arrive, so that its window is complete:
 //!
 //! ```text
 //!  events handed out ----------->|            |----------->
@@ -45,7 +45,7 @@ impl Alerts {
         self.waiting.extend(notices.map(|notice| (notice, 0)));
     }
 
-    /// The next alert or span that is due once events up to `ended` have been passed on.
+    /// The next alert or span that can be handled once events up to `ended` have been passed on.
     pub(super) fn due(&mut self, ended: Nanos) -> Option<Notice> {
         let (notice, looks) = self.waiting.front()?;
         if notice.time() > ended && *looks < LOOKS {

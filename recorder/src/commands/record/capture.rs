@@ -69,7 +69,7 @@ pub(super) struct Capture {
     pub(super) flight: Option<Flight>,
     /// The rotation of the output, if there is one.
     pub(super) pieces: Option<Pieces>,
-    /// The probes behind the source's events.
+    /// The probes of the source's events.
     pub(super) placed: Placed,
     /// The source of stacks, if they were requested.
     pub(super) stacks: Option<Stacks>,
@@ -163,8 +163,8 @@ impl Capture {
                 }
             }
             if let Some(change) = clocks.look() {
-                let told = clock_change(&mut self.encoder, ended, &change);
-                intake.open = intake.open && told.is_ok();
+                let reported = clock_change(&mut self.encoder, ended, &change);
+                intake.open = intake.open && reported.is_ok();
             }
             handover.after_round(Instant::now(), new, || self.engine.flush());
             intake.open = intake.open && self.hear_alerts(ended).is_ok();
@@ -196,7 +196,7 @@ impl Capture {
                 break;
             }
         }
-        // Events that are still in the rings are not counted: they are written to a file that has room.
+        // Events that are still in the rings are not counted: they are written to a file that has space.
         if let Some(pieces) = &mut self.pieces {
             let (engine, encoder, source) = (&self.engine, &mut self.encoder, &*self.source);
             let (providers, stacks) = (self.providers.as_ref(), self.stacks.as_mut());
@@ -283,13 +283,18 @@ impl Capture {
             return Ok(());
         }
         stacks.look_ahead();
-        let until = Instant::now() + stacks::NAMING;
+        let (begun, mut is_cut_short) = (Instant::now(), false);
         loop {
             let is_all = stacks.round(&mut self.encoder, ended, pieces.room_for_stacks())?;
             self.encoder.lanes().commit();
-            // If that takes too long, the rest is written to the last file, or lost.
-            if is_all && !stacks.is_looking_ahead() || Instant::now() >= until {
+            let spent = begun.elapsed();
+            // The rest is written to the last file only if the output takes nothing.
+            if is_all && !stacks.is_looking_ahead() || spent >= 2 * stacks::NAMING {
                 return Ok(());
+            }
+            if spent >= stacks::NAMING && !is_cut_short {
+                stacks.stop_looking_ahead();
+                is_cut_short = true;
             }
             let (engine, encoder, source) = (&self.engine, &mut self.encoder, &*self.source);
             let (providers, stacks) = (self.providers.as_ref(), Some(&mut *stacks));

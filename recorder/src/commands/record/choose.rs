@@ -19,7 +19,7 @@ use crate::kernel::refusal::Refusal;
 #[derive(Debug)]
 pub(super) struct Chosen {
     pub(super) source: Box<dyn Source>,
-    /// Why fxtrec does not use the preferred source, as a line of text.
+    /// The reason why fxtrec does not use the preferred source, as a line of text.
     pub(super) instead: Option<String>,
 }
 
@@ -27,8 +27,8 @@ pub(super) struct Chosen {
 /// are noted for stacks.
 ///
 /// # Errors
-/// [`RecordError`] of the requested source. If no source was requested and all fail, the error of perf, whose permission is the easiest to
-/// get.
+/// Returns [`RecordError`] of the requested source. If no source was requested and all fail, the error of perf, whose permission is the
+/// easiest to get.
 pub(super) fn open(
     kernel: &dyn EventKernel,
     facts: &Facts,
@@ -170,7 +170,7 @@ mod tests {
         }
     }
 
-    /// Opens any kind that is not in `refused`.
+    /// Opens any source that is not in `refused`.
     fn machine(
         refused: &[SourceKind],
     ) -> impl Fn(SourceKind) -> Result<Box<dyn Source>, RecordError> {
@@ -203,9 +203,9 @@ mod tests {
 
     #[test]
     fn when_all_are_refused_that_of_perf_is_told_or_else_the_first() {
-        for (kinds, told) in [(&AUTO[..], "No perf."), (&AUTO[2..], "No ftrace.")] {
+        for (kinds, reported) in [(&AUTO[..], "No perf."), (&AUTO[2..], "No ftrace.")] {
             let refused = first(kinds, machine(&AUTO)).expect_err("refused");
-            assert!(refused.to_string().starts_with(told), "{refused}");
+            assert!(refused.to_string().starts_with(reported), "{refused}");
         }
     }
 

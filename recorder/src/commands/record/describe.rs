@@ -145,8 +145,7 @@ fn number(name: &str, value: u64) -> Arg<'_> {
     Arg::new(Text::Inline(name), Value::uint(value))
 }
 
-/// The head of a trace: magic number, provider, clock, strings, and the event `trace_info`, which is where the trace
-/// begins.
+/// The head of a trace: magic number, provider, clock, strings, and the event `trace_info`, which marks the beginning of the trace.
 pub(super) fn head(beginning: &Beginning) -> Result<Vec<u8>, Closed> {
     let mut head = Vec::new();
     head.durable(&Magic)?;
@@ -248,7 +247,7 @@ pub(super) struct Ending {
     pub(super) source: SourceStats,
     /// When the last event happened.
     pub(super) ended: Nanos,
-    /// Why events were lost; empty in a file that is not the last of its recording.
+    /// The reasons why events were lost; empty in a file that is not the last of its recording.
     pub(super) causes: Vec<LossCause>,
 }
 
@@ -323,7 +322,7 @@ fn loss_stats(stats: &Stats, source: &SourceStats) -> Vec<Arg<'static>> {
 }
 
 /// The event `trace_stats`, which ends the trace. `bytes` is the length of the trace up to this event, and `left_out` counts data for which
-/// there was no room in the trace.
+/// there was no space in the trace.
 pub(super) fn tail(
     ending: &Ending,
     growth: &Growth,

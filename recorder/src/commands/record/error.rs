@@ -1,4 +1,4 @@
-//! Why a recording failed, and the exit status for it.
+//! The reason why a recording failed, and the exit status for it.
 
 use std::io;
 use std::os::unix::fs::MetadataExt;
@@ -73,8 +73,8 @@ impl RecordError {
         move |source| RecordError::System { doing, source }
     }
 
-    /// The same, if `user` wants to record these processes, or COMMAND: the daemon should record them, not a program that gives
-    /// its rights to every user who runs it. A user's own processes need no line in the policy.
+    /// The same, if `user` wants to record these processes, or COMMAND: the daemon should record them, not a program that gives its rights
+    /// to every user who runs it. A user's own processes need no line in the policy.
     pub(super) fn ask_daemon(
         self,
         (pids, has_command): (&[Pid], bool),

@@ -41,7 +41,7 @@ impl Live {
         wanted.then_some(Live { line, begun: now, drawn: now, events: 0 })
     }
 
-    /// Draws the line if it is due.
+    /// Draws the line if it is time to do so.
     pub(super) fn draw(&mut self, progress: &Progress, written: &Written) -> io::Result<()> {
         let now = Instant::now();
         if !self.line.is_due(now) {
@@ -61,13 +61,13 @@ impl Live {
         self.line.draw(now, &line)
     }
 
-    /// Draws the progress of naming functions if it is due.
+    /// Draws the progress of naming functions if it is time to do so.
     pub(super) fn draw_naming(&mut self, named: &Named) -> io::Result<()> {
         let (done, all) = named.done();
         self.draw_part("names of functions", (done, all), "frames")
     }
 
-    /// Draws how much of a task is done if it is due.
+    /// Draws how much of a task is done if it is time to do so.
     pub(super) fn draw_part(
         &mut self,
         what: &str,

@@ -7,9 +7,8 @@
 //! ```
 //!
 //! Everything that can be refused is tried before COMMAND runs, in this order:
-//! perf events, COMMAND's process, the processes to record, the output. COMMAND's
-//! process is made when the events run already, and held before its first
-//! instruction until the other two threads run.
+//! perf events, COMMAND's process, the processes to record, the output. COMMAND's process is created when events are already being
+//! recorded, and is held before its first instruction until the other two threads run.
 
 mod alerts;
 mod capture;
@@ -37,6 +36,7 @@ use std::os::unix::net::UnixStream;
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
+use std::thread;
 use std::time::Duration;
 
 pub use error::RecordError;
@@ -94,7 +94,7 @@ const PATIENCE: Duration = Duration::from_secs(3);
 /// Must be called before the process starts a second thread. Messages are written to `err`.
 ///
 /// # Errors
-/// [`RecordError`], which knows the status to exit with. A trace that was started is completed as far as possible.
+/// Returns [`RecordError`], which knows the status to exit with. A trace that was started is completed as far as possible.
 pub fn run(args: RecordArgs, err: &mut dyn Write) -> Result<u8, RecordError> {
     run_on(&RunningKernel, args, err)
 }
@@ -144,7 +144,8 @@ fn record(
     let mut plan = Plan::new(args)?;
     let gates = Gates::prepare_for(&gate_args, &plan.output)?;
     let signals = Signals::catch_stops_too().map_err(RecordError::while_doing("catch signals"))?;
-    // From here on, a signal ends any wait of this thread, such as on a stopped terminal or for a COMMAND on a file system that hangs.
+    // From here on, a signal ends any wait of this thread, such as a wait for a stopped terminal, or for a COMMAND on a file system that
+    // hangs.
     let guard = Guard::start(&signals, PATIENCE, EXIT_FAILURE);
     let guard =
         guard.map_err(RecordError::while_doing("start the thread that watches for signals"))?;
@@ -155,6 +156,11 @@ fn record(
     // Declared before the source, so that its definitions are dropped after the events that use them.
     let bpf = kernel.bpf();
     let may_use_bpf = matches!(plan.source, SourceChoice::Auto | SourceChoice::Bpf);
+    // It takes long, and the other CPUs have nothing to do until the programs are loaded.
+    let read_symbols = || KernelSymbols::read(&Linux);
+    let symbols = (may_use_bpf || plan.stacks.is_some())
+        .then(|| thread::Builder::new().name("fxtrec-symbols".to_owned()).spawn(read_symbols).ok())
+        .flatten();
     let extras = Extras::new(&Linux, may_use_bpf.then_some(&*bpf), &plan)?;
     let stacks = setup::stacks::open(&plan, &facts);
     let notes = stacks.as_ref().ok().and_then(|it| it.as_ref()?.source.notes());
@@ -166,7 +172,7 @@ fn record(
     if let Some(reason) = instead.filter(|_| !plan.display.quiet) {
         say(err, reason);
     }
-    // Stacks that were not requested are recorded only if they cost next to nothing.
+    // Stacks that were not requested are recorded only if they cost almost nothing.
     let by_default = plan.stacks.is_some_and(|wanted| wanted.chosen);
     let stacks = stacks?.filter(|_| !by_default || source.notes_waits());
     let (mut stacks, instead) = match stacks {
@@ -185,7 +191,7 @@ fn record(
         let text = "stacks of short-lived programs may lack names: cannot follow loaded code";
         say(err, format_args!("{text}: {error}"));
     }
-    // All of it is filled before any of it is reused.
+    // All of the memory is filled before any of it is reused.
     let memory = (plan.mode == Mode::Circular).then(|| TraceMemory::new(plan.buffer_bytes));
     let memory =
         memory.transpose().map_err(RecordError::while_doing("reserve the trace buffer"))?;
@@ -195,9 +201,9 @@ fn record(
     if let Some(stacks) = &mut stacks {
         stacks.prepare().map_err(refused)?;
     }
-    // This precedes any events, since it takes long.
+    let symbols = symbols.and_then(|reader| reader.join().ok());
     let symbols = match (source.kind(), &stacks) {
-        (SourceKind::Bpf, _) | (_, Some(_)) => KernelSymbols::read(&Linux),
+        (SourceKind::Bpf, _) | (_, Some(_)) => symbols.unwrap_or_else(read_symbols),
         (_, None) => KernelSymbols::default(),
     };
     source.enable().map_err(explain)?;
@@ -211,7 +217,7 @@ fn record(
         // Cgroups are everybody's.
         Some(_) => Watches::of_host(),
     };
-    // The disturbance of the setup is over, and is not in the trace.
+    // The setup no longer disturbs the machine, and is not in the trace.
     let time = source.begin();
     let inherited = signals.inherited();
     let mut launch = plan.launch.clone();
@@ -426,10 +432,10 @@ fn given(plan: &Plan, owner: Option<Owner>) -> Given {
     }
 }
 
-/// Descriptors of the processes of `-p`, to see their end where the kernel has such descriptors, and those that do not exist.
+/// Descriptors of the processes of `-p`, to detect their end where the kernel has such descriptors, and the processes that do not exist.
 ///
 /// # Errors
-/// If none of them exists.
+/// None of the processes exists.
 fn watch(plan: &Plan) -> Result<(Vec<OwnedFd>, Vec<Pid>), RecordError> {
     let (mut watched, mut absent) = (Vec::new(), Vec::new());
     for pid in plan.pids() {
@@ -439,7 +445,7 @@ fn watch(plan: &Plan) -> Result<(Vec<OwnedFd>, Vec<Pid>), RecordError> {
             Err(error) if matches!(error.raw_os_error(), Some(libc::ESRCH | libc::EINVAL)) => {
                 absent.push(*pid);
             }
-            // Without them, the recording ends by Ctrl-C or -d.
+            // Without them, Ctrl-C or -d ends the recording.
             Err(_) => {}
         }
     }

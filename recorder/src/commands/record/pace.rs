@@ -1,4 +1,4 @@
-//! How long the capture thread sleeps when nothing wakes it.
+//! How long the capture thread sleeps if nothing wakes it.
 //!
 //! The kernel wakes it when a ring has filled to its watermark, so under load the
 //! kernel sets the pace. This module determines how long a few events may stay in the
@@ -10,7 +10,7 @@
 //!   sleep after it, ms            100    200    400    400    400    100
 //! ```
 //!
-//! On a machine with many CPUs, the rings together may exceed the reading CPU's caches before any of them reaches its watermark. So the
+//! On a machine with many CPUs, all rings together may exceed the reading CPU's caches before any of them reaches its watermark. So the
 //! sleep gets shorter until a read yields about [`AT_ONCE`] events.
 //!
 //! A killed recorder loses the events in flight, which should span less than a second:

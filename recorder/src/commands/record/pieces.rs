@@ -1,4 +1,4 @@
-//! Divides long recordings into several files, each of which can be read alone.
+//! Divides long recordings into several files, each of which can be read without the others.
 //!
 //! When a file reaches its size or its time, the capture thread ends it between two rounds of events: it closes everything that is open in
 //! the file, and the whole content of the engine is written to it. The next file begins with a head, all names, and the current state of
@@ -11,9 +11,9 @@
 //!                  |   app.0002.fxt <- head, names, moment, the rounds' records
 //! ```
 //!
-//! The capture thread waits only until one of the engine's buffers is free, as it always does. It continues with the next file's records
-//! while other threads complete the previous file; the drain thread holds the new records until the next file is open. Functions of stacks
-//! are looked up before the file is complete, because that may take long. A file that is divided by time waits for them.
+//! The capture thread waits only until one of the engine's buffers is free, as always. It continues with the next file's records while
+//! other threads complete the previous file; the drain thread holds the new records until the next file is open. Functions of stacks are
+//! looked up before the file is complete, because that may take long. A file that is divided by time waits for the names.
 //!
 //! A file that is divided by size does not wait, and never exceeds that size. It is complete when its expected content has reached the
 //! size:
@@ -23,13 +23,14 @@
 //!   exact   | as if nothing would compress it  | the largest    | as in the file before |
 //! ```
 //!
-//! The drain thread leaves out stack information that does not fit, names last.
+//! If the previous file is still being completed at that time, the records since its end are counted uncompressed, and the next end is
+//! queued behind it. The drain thread leaves out stack information that does not fit, names last.
 
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-use crossbeam_channel::{Receiver, RecvTimeoutError, Sender, TryRecvError, bounded};
+use crossbeam_channel::{RecvTimeoutError, Sender, bounded};
 use fxt_writer::engine::{BufferDisposition, Engine};
 
 use super::describe::{self, Beginning};
@@ -40,7 +41,7 @@ use crate::cli::Rotate;
 use crate::commands::plan::flight::piece_path;
 use crate::encode::Closed;
 use crate::flight::files::Removed;
-use crate::sink::drain::{NextPiece, Request, Written, tail_room};
+use crate::sink::drain::{MOST_EARLY_BYTES, NextPiece, Request, Written, tail_room};
 use crate::sink::outfile::{Given, Hold, NameState, OutputLocation};
 use crate::sink::{self, Compression, Opened, Sink, SinkError, Totals};
 
@@ -59,11 +60,11 @@ pub(super) struct Series {
 
 #[derive(Debug)]
 struct Named {
-    /// The number of the first one.
+    /// The number of the first file.
     first: u32,
     /// The number of the file that is being written.
     number: u32,
-    /// Protects the file that is being written from other recorders, also while the next is created.
+    /// Protects the file that is being written from other recorders, also while the next file is created.
     hold: Option<Arc<Hold>>,
     /// How many files were removed or moved before they were complete.
     missing: u64,
@@ -182,8 +183,13 @@ pub(super) struct Pieces {
     pub(super) written: Arc<Written>,
     /// When the current file was begun.
     pub(super) begun: Instant,
+    /// Whether the stacks of the file, which will end soon, have been processed.
     pub(super) stage: Stage,
     pub(super) sizes: Sizes,
+    /// How many files have been ended.
+    pub(super) turns: u64,
+    /// The size of the current file's first records.
+    pub(super) head: u64,
 }
 
 /// The known and expected size of the current file.
@@ -200,7 +206,7 @@ pub(super) struct Sizes {
     round: u64,
 }
 
-/// A round is expected to add at most this part of a file. If a round adds more, all of that is written to the next file.
+/// A round is expected to add at most this part of a file. If a round adds more, all of it is written to the next file.
 const ROUND_PART: u64 = 4;
 
 /// Limits for the events of a round: their part of a file, the size of an event in bytes, and a number that is always permitted.
@@ -212,7 +218,7 @@ const LEAST_EVENTS: u64 = 512;
 const STACKS_PART: u64 = 32;
 const LEAST_STACKS: u64 = 64 * 1024;
 
-/// The rest of the rings at the end is written to a separate file if the last one has reached this part of its size.
+/// The remaining ring content at the end is written to a separate file if the last one has reached this fraction of its size.
 const REST_PART: u64 = 4;
 
 /// The part of a file that the records that explain its stacks may take.
@@ -232,8 +238,6 @@ pub(super) enum Stage {
     Inside,
     /// The file will end soon, and its stacks are being processed, or have been.
     Ahead { answered: bool },
-    /// The previous file is being completed, and this one opened.
-    Opening(Receiver<()>),
 }
 
 /// How often to check whether a buffer is free, and whether stacks have been processed.
@@ -247,7 +251,10 @@ impl Pieces {
         let Sizes { expected, room, now, before, round } = &mut self.sizes;
         // The content of the engine is counted first, so that data handed over in between is counted twice rather than left out.
         let unsaved = engine.unsaved_bytes() as u64;
-        *before = std::mem::replace(now, self.written.piece_bytes_at_most() + unsaved);
+        // Until the drain thread has reached the end of the previous file, the engine contains records of both files.
+        let written = self.written.piece_bytes_at_most(self.turns, self.head);
+        let Some(written) = written else { return };
+        *before = std::mem::replace(now, written + unsaved);
         // The first round also contains the head.
         if *before > 0 {
             *round = (*round).max(now.saturating_sub(*before));
@@ -307,6 +314,7 @@ impl Pieces {
     /// How many bytes of stacks a round may write.
     pub(super) fn room_for_stacks(&self) -> u64 {
         match self.rotate {
+            Rotate::Size(_) if self.is_behind() => 0,
             Rotate::Size(size) => (size.bytes() / STACKS_PART).max(LEAST_STACKS),
             Rotate::Time(_) => u64::MAX,
         }
@@ -318,29 +326,20 @@ impl Pieces {
         is_asked && matches!(self.rotate, Rotate::Time(_))
     }
 
-    /// Whether the previous file is still being completed.
-    fn is_opening(&mut self) -> bool {
-        if let Stage::Opening(opened) = &self.stage
-            // It is also complete when the drain thread has ended.
-            && opened.try_recv() != Err(TryRecvError::Empty)
-        {
-            self.stage = Stage::Inside;
-        }
-        matches!(self.stage, Stage::Opening(_))
+    /// Whether too much data waits for files that are not open yet. Then the current file is not ended, however large it is.
+    pub(super) fn is_behind(&self) -> bool {
+        self.written.early_bytes() > MOST_EARLY_BYTES / 2
     }
 
     /// After a round of events: continues in the next file, if it is time to. Does not wait for the previous file.
     ///
     /// # Errors
-    /// [`Closed`] when the trace accepts no more records.
+    /// Returns [`Closed`] when the trace accepts no more records.
     pub(super) fn after_round(
         &mut self,
         round: Round<'_>,
         drain: &Sender<Request>,
     ) -> Result<(), Closed> {
-        if self.is_opening() {
-            return Ok(());
-        }
         let Round { engine, encoder, source, providers, mut stacks, ended, .. } = round;
         let is_forced = self.is_due();
         self.measure(engine, stacks.as_deref());
@@ -356,7 +355,7 @@ impl Pieces {
                 }
             }
         }
-        if !(is_forced || self.is_due()) || self.waits_for_stacks() {
+        if !(is_forced || self.is_due()) || self.waits_for_stacks() || self.is_behind() {
             return Ok(());
         }
         let room = match self.rotate {
@@ -371,15 +370,14 @@ impl Pieces {
         for packet in engine.finish() {
             drain.send(Request::Save(packet)).map_err(|_| Closed)?;
         }
-        if let Some(explanation) = explanation {
-            drain.send(Request::Explain(explanation)).map_err(|_| Closed)?;
-        }
         let mut head = self.beginning.head_at(ending.ended);
         head.extend(beginning);
         let (recorder, series) = (self.beginning.recorder, self.series.clone());
         let growth = self.beginning.watches.growth();
-        let (done, rotated) = bounded(1);
+        self.head = head.len() as u64;
+        let (done, opened) = bounded(1);
         let next = NextPiece {
+            explanation,
             tail: Box::new(move |bytes, left_out| {
                 describe::tail(&ending, &growth, recorder, (bytes, left_out)).unwrap_or_default()
             }),
@@ -394,22 +392,29 @@ impl Pieces {
             Some(providers) => providers.rotate(ended, next),
             None => drain.send(next).map_err(|_| Closed)?,
         }
-        self.stage = Stage::Opening(rotated);
+        self.stage = Stage::Inside;
+        self.turns += 1;
         self.begun = Instant::now();
         self.sizes = Sizes { round: self.sizes.round / 2, ..Sizes::default() };
-        // One free buffer is enough. Both are free when the drain thread has reached this point, or has ended.
-        while engine.start(BufferDisposition::Retain).is_err() {
-            if is_reached.recv_timeout(SOON) != Err(RecvTimeoutError::Timeout) {
-                return engine.start(BufferDisposition::Retain).map_err(|_| Closed);
+        // One free buffer is enough. Both are free when the drain thread has reached this point and had room for copies, at the latest
+        // when the file is open, or the thread has ended.
+        for signal in [is_reached, opened] {
+            loop {
+                if engine.start(BufferDisposition::Retain).is_ok() {
+                    return Ok(());
+                }
+                if signal.recv_timeout(SOON) != Err(RecvTimeoutError::Timeout) {
+                    break;
+                }
             }
         }
-        Ok(())
+        engine.start(BufferDisposition::Retain).map_err(|_| Closed)
     }
 
-    /// Before the rest in the rings: continues in the next file, if this one has little room.
+    /// Before the remaining ring content: continues in the next file, if this file has little space.
     ///
     /// # Errors
-    /// [`Closed`] when the trace accepts no more records.
+    /// Returns [`Closed`] when the trace accepts no more records.
     pub(super) fn before_rest(
         &mut self,
         round: Round<'_>,
@@ -425,8 +430,7 @@ impl Pieces {
         Ok(())
     }
 
-    /// The time until the next check, if that is soon.
-    /// `has_stacks` is whether there were more stacks than there was room for.
+    /// The time until the next check, if that is soon. `has_stacks` is whether there were more stacks than there was space for.
     pub(super) fn until_due(&self, has_stacks: bool) -> Option<Duration> {
         if has_stacks || matches!(self.stage, Stage::Ahead { answered: false }) {
             return Some(LOOK);
@@ -434,7 +438,7 @@ impl Pieces {
         let Rotate::Time(time) = self.rotate else { return None };
         let (spent, ahead) = (self.begun.elapsed(), ahead_of(time.duration()));
         let next = if spent < ahead { ahead } else { time.duration() };
-        // This is also true while a file whose time is over is still being opened.
+        // This is also true while too much data waits for files that are not open yet.
         Some(next.saturating_sub(spent).max(LOOK))
     }
 }

@@ -183,7 +183,8 @@ impl Pipeline {
             let (beginning, written) = (beginning.clone(), written.clone());
             let begun = Instant::now();
             let (stage, sizes) = (Stage::Inside, Sizes::default());
-            Pieces { beginning, rotate, series, written, begun, stage, sizes }
+            let (turns, head) = (0, 0);
+            Pieces { beginning, rotate, series, written, begun, stage, sizes, turns, head }
         });
         let series = pieces.as_ref().map(|pieces| pieces.series.clone());
         // Only this shows which threads wait for a CPU at the beginning of a file.

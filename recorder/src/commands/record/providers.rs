@@ -44,7 +44,7 @@ const NAMES: usize = 4;
 /// The maximum number of bytes that may wait to be written; beyond that the manager waits, and providers drop and count records.
 const IN_FLIGHT_BYTES: usize = 32 * 1024 * 1024;
 
-/// The memory of a piece in addition to its records: mostly the channel that confirms its write.
+/// The memory of a piece in addition to its records: mostly the channel that confirms the write.
 const PIECE_BYTES: usize = 1024;
 
 /// The state before COMMAND runs: the socket.
@@ -138,7 +138,7 @@ impl Providers {
     /// Continues their records in another file: everything that was recorded so far is passed to the drain thread, followed by `next`,
     /// followed by the records after `time`. Does not wait for the result.
     pub(super) fn rotate(&self, time: Nanos, next: Request) {
-        let next = Passed { drain: self.drain.clone(), request: Some(next) };
+        let next = SendOnDrop { drain: self.drain.clone(), request: Some(next) };
         // If the manager has ended, dropping the request has already passed it on.
         let _ = self.manager.begin_rotate(time, move || drop(next));
     }
@@ -171,12 +171,12 @@ pub(super) fn write_and_wait(drain: &Sender<Request>, records: Vec<u8>) {
 }
 
 /// A request that dropping this value sends to the drain thread, which waits for it.
-struct Passed {
+struct SendOnDrop {
     drain: Sender<Request>,
     request: Option<Request>,
 }
 
-impl Drop for Passed {
+impl Drop for SendOnDrop {
     fn drop(&mut self) {
         if let Some(request) = self.request.take() {
             // If the drain thread has ended, so has the output.

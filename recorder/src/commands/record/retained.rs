@@ -31,7 +31,7 @@ impl Retained {
     /// last, [`Retained::hand_over`] does that.
     ///
     /// # Errors
-    /// When the directory cannot be read.
+    /// Returns an error when the directory cannot be read.
     pub(super) fn find(
         plan: &FlightPlan,
         place: Option<&OutputLocation>,

@@ -1,12 +1,12 @@
 //! Makes the capture thread a real-time thread under load, within limits.
 //!
 //! The highest priority of an ordinary thread is not enough: CPU time is divided among sessions and cgroups before threads, and a quota
-//! stops all threads in its cgroup. A real-time thread of the lowest priority runs before all of these, and after every other real-time
-//! thread. That has two dangers, each with a limit:
+//! stops all threads in its cgroup. A real-time thread of the lowest priority runs before all ordinary threads, and after every other
+//! real-time thread. That has two dangers, each with a limit:
 //!
 //! - It could monopolize a CPU. In every 100 ms, it is a real-time thread for at most 50 ms of its own CPU time, and an ordinary thread
 //!   otherwise. If a thread merges for it, both get the same priority, and share 100 ms.
-//! - Other real-time threads could keep it from running, while the kernel reserves a part of each second for ordinary threads. A watch
+//! - Other real-time threads could prevent it from running, while the kernel reserves a part of each second for ordinary threads. A watch
 //!   thread checks this: if the capture thread has not completed a round for 300 ms, it becomes an ordinary thread for ten seconds, and for
 //!   twice as long each further time.
 //!
@@ -113,13 +113,13 @@ impl Shared {
     }
 }
 
-/// The capture thread's side.
+/// The part that runs in the capture thread.
 #[derive(Debug)]
 pub(super) struct RtPriority {
     shared: Arc<Shared>,
     decision: Decision,
     watch: OnceLock<Option<JoinHandle<()>>>,
-    /// The kernel's error; after one, there are no more attempts.
+    /// The kernel's error; after an error, there are no more attempts.
     refused: Option<Errno>,
 }
 
@@ -196,7 +196,7 @@ impl Drop for RtPriority {
     }
 }
 
-/// Starts the thread that watches the capture thread while that is a real-time thread.
+/// Starts the thread that watches the capture thread while the capture thread is a real-time thread.
 fn start_watch(shared: &Arc<Shared>) -> Option<JoinHandle<()>> {
     let shared = shared.clone();
     let watch = move || {

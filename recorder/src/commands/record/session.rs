@@ -49,7 +49,7 @@ pub(super) struct Outcome {
     pub(super) code: u8,
     /// The latency report, if it was requested and possible.
     pub(super) report: Option<Report>,
-    /// Why the trace is incomplete, if its output failed.
+    /// The reason why the trace is incomplete, if its output failed.
     pub(super) failure: Option<RecordError>,
     /// Files that were recorded but are no longer in place.
     pub(super) missing: Option<RecordError>,
@@ -81,10 +81,10 @@ pub(super) struct Session<'a> {
     /// How often a user requested the end, by Ctrl-C or SIGTERM. SIGHUP is often sent twice, by the shell and by the kernel, and counts
     /// once.
     requests: u32,
-    /// How many of these requests a process sent. COMMAND gets the others from the terminal, too, and may handle them itself.
+    /// How many of these requests a process sent. COMMAND gets the others from the terminal too, and may handle them itself.
     sent: u32,
     /// Whether the end was requested by anything but Ctrl-C, which is primarily meant for COMMAND.
-    told_to_end: bool,
+    asked_to_end: bool,
     snapshot_wanted: bool,
     /// How many snapshots of triggers were written or failed.
     snapshots: u32,
@@ -118,7 +118,7 @@ impl<'a> Session<'a> {
             deadline: plan.duration.map(|duration| Instant::now() + duration),
             requests: 0,
             sent: 0,
-            told_to_end: false,
+            asked_to_end: false,
             snapshot_wanted: false,
             snapshots: 0,
             stop_asked: None,
@@ -128,7 +128,7 @@ impl<'a> Session<'a> {
         }
     }
 
-    /// Sets the status with which `guard` ends the process once the trace is complete and only its summary is left.
+    /// Sets the status with which `guard` ends the process when the trace is complete and only the summary is missing.
     pub(super) fn lead(&mut self, guard: &'a Guard) {
         self.guard = Some(guard);
     }
@@ -164,12 +164,12 @@ impl<'a> Session<'a> {
         let (ended, mut naming) = (Instant::now(), None);
         while !pipeline.is_done() {
             self.wait(Some(&pipeline), LOOK)?;
-            // COMMAND no longer writes.
+            // COMMAND no longer writes to the terminal.
             if let Some(named) = pipeline.named.as_ref().filter(|_| ended.elapsed() >= PATIENCE) {
                 self.clear_line();
                 let when = self.plan.display.progress;
                 let line = naming.get_or_insert_with(|| Live::new(when, self.code.is_none()));
-                // If the terminal is gone, so is the line.
+                // If the terminal is gone, the line is gone too.
                 let _ = line.as_mut().map(|line| line.draw_naming(named));
             }
             if let Some(named) = pipeline.named.as_ref().filter(|_| self.requests > before) {
@@ -184,7 +184,7 @@ impl<'a> Session<'a> {
         let _ = naming.flatten().map(|mut line| line.clear());
         self.clear_line();
         self.tell_news(&pipeline);
-        let Some(finished) = self.apart(asked, move || pipeline.finish())? else {
+        let Some(finished) = self.in_thread(asked, move || pipeline.finish())? else {
             self.say_cut_short();
             return self.wait_for_command().map(Outcome::cut_short);
         };
@@ -199,7 +199,7 @@ impl<'a> Session<'a> {
         }
         self.conclude(&finished, (cpus, lacking));
         let bytes = finished.totals.record_bytes;
-        let report = match self.apart(asked, move || figures.report(bytes))? {
+        let report = match self.in_thread(asked, move || figures.report(bytes))? {
             Some(report) => self.figures(report, &finished),
             None => {
                 say(self.err, "stopped before the summary was complete: the trace is complete");
@@ -213,11 +213,12 @@ impl<'a> Session<'a> {
         Ok(Outcome { code, report, failure, missing, cut_short: false })
     }
 
-    /// Says that the recording has begun where no status line shows it. With a COMMAND, that is when it starts.
+    /// Prints that the recording has begun, if no status line shows it. With a COMMAND, the recording begins when COMMAND starts.
     fn say_begun(&mut self) {
         let Plan { display, scope, output, duration, .. } = self.plan;
-        let is_told = self.live.is_some() || display.quiet || display.progress == Progress::Never;
-        if self.child.is_some() || is_told {
+        let is_reported =
+            self.live.is_some() || display.quiet || display.progress == Progress::Never;
+        if self.child.is_some() || is_reported {
             return;
         }
         let what = match scope {
@@ -244,7 +245,7 @@ impl<'a> Session<'a> {
 
     /// Runs work that may take long or block forever in another thread: ending a blocked output, or the report of a long trace. Returns
     /// `None` if a user requested the end more often than the limit in that time; the thread then ends with the process.
-    fn apart<T: Send + 'static>(
+    fn in_thread<T: Send + 'static>(
         &mut self,
         asked: u32,
         work: impl FnOnce() -> T + Send + 'static,
@@ -295,7 +296,7 @@ impl<'a> Session<'a> {
             || self.attention.is_stopped()
             || self.deadline.is_some_and(|deadline| Instant::now() >= deadline)
             || self.plan.flight.stop_after.is_some_and(|most| self.snapshots >= most)
-            || self.told_to_end
+            || self.asked_to_end
             || self.requests >= patience
             || watched_ended)
     }
@@ -333,7 +334,7 @@ impl<'a> Session<'a> {
             self.tell_news(pipeline);
         }
         if let (Some(live), Some(pipeline)) = (&mut self.live, pipeline) {
-            // If the terminal is gone, so is the line.
+            // If the terminal is gone, the line is gone too.
             let _ = live.draw(&pipeline.progress, &pipeline.written);
         }
         Ok(())
@@ -348,7 +349,7 @@ impl<'a> Session<'a> {
             // The terminal has already sent COMMAND the signal.
             Signal::SIGINT | Signal::SIGQUIT if from_user => self.pass_on(signal),
             Signal::SIGTERM | Signal::SIGHUP => {
-                self.told_to_end = true;
+                self.asked_to_end = true;
                 if from_user || signal == Signal::SIGTERM {
                     self.pass_on(signal);
                 }

@@ -117,7 +117,7 @@ fn perf_options(
 /// Doctor uses this, too, so its verdict applies to recordings.
 ///
 /// # Errors
-/// [`RecordError`], at the first call that the kernel refuses.
+/// Returns [`RecordError`], at the first call that the kernel refuses.
 pub(in crate::commands) fn open(
     layout: SchedLayout,
     wanted_ring_bytes: Option<usize>,
@@ -136,7 +136,7 @@ pub(in crate::commands) fn open(
     PerfSource::open(rings).map_err(|error| explain(error, cpus, facts))
 }
 
-/// Why a source for `cpus` CPUs could not be opened, and the remedy.
+/// The reason why a source for `cpus` CPUs could not be opened, and the remedy.
 pub(in crate::commands) fn explain(error: SourceError, cpus: usize, facts: &Facts) -> RecordError {
     match error {
         SourceError::Cpus(error) => error.into(),
@@ -163,7 +163,7 @@ pub(super) fn open_perf(
 /// Doctor uses this, too.
 ///
 /// # Errors
-/// [`RecordError`], at the first operation that the kernel refuses.
+/// Returns [`RecordError`], at the first operation that the kernel refuses.
 pub(in crate::commands) fn open_ftrace(
     facts: &Facts,
     wish: OnWish,

@@ -216,8 +216,8 @@ impl Summary<'_> {
             + stats.inferred_switches
             + stats.occupants
             + stats.wakeups_written;
-        let told = providers::records(&self.finished.captured.providers);
-        let events = scheduler + stats.probes.total() + told;
+        let reported = providers::records(&self.finished.captured.providers);
+        let events = scheduler + stats.probes.total() + reported;
         let per_event = self.finished.totals.output_bytes as f64 / events.max(1) as f64;
         if self.partial {
             return format!("{} (the last part of it)", bytes(self.finished.totals.output_bytes));
@@ -328,7 +328,7 @@ impl Display for Summary<'_> {
     }
 }
 
-/// The facts about a recording apart from its events.
+/// The facts about a recording, without its events.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Expected<'a> {
     pub(super) scope: &'a Filter,
@@ -405,8 +405,8 @@ pub(super) fn missing(
     (!parts.is_empty()).then(|| parts.join("; "))
 }
 
-/// The data that is missing although the output accepted everything, with a line for each kind of loss. Printed even if no summary is
-/// wanted.
+/// The data that is missing although the output accepted all of it, with a line for each kind of loss. Printed even if no summary is
+/// requested.
 pub(super) fn losses(finished: &Finished) -> impl Iterator<Item = String> {
     let lost = lost(finished).map(|text| format!("LOST {text}"));
     lost.into_iter().chain(causes(finished)).chain(dropped(finished))
@@ -470,12 +470,12 @@ fn stolen(host: &StealGrowth) -> Option<String> {
         host.stolen.iter().map(share).filter(|(_, share)| *share >= LEAST_STOLEN).collect();
     shares.sort_by(|a, b| b.1.total_cmp(&a.1));
     let one = |(cpu, share): &(Cpu, f64)| format!("{:.1} % of CPU {}", share * 100.0, cpu.0);
-    let told: Vec<String> = shares.iter().take(STOLEN_CPUS).map(one).collect();
+    let reported: Vec<String> = shares.iter().take(STOLEN_CPUS).map(one).collect();
     let rest = match shares.len().saturating_sub(STOLEN_CPUS) {
         0 => String::new(),
-        more => format!(", less of {more} more"),
+        more => format!(", less of {}", counted(more as u64, "more CPU", "more CPUs")),
     };
-    (!told.is_empty()).then(|| format!("the host took {}{rest}", told.join(", ")))
+    (!reported.is_empty()).then(|| format!("the host took {}{rest}", reported.join(", ")))
 }
 
 /// The number of cgroups listed separately.
@@ -488,12 +488,12 @@ fn stopped(quotas: &QuotaGrowth) -> Option<String> {
         let periods = counted(counts.throttled_periods, "period", "periods");
         format!("{} for {time} in {periods}", escape::line(path))
     };
-    let told: Vec<String> = quotas.stopped.iter().take(STOPPED_CGROUPS).map(one).collect();
+    let reported: Vec<String> = quotas.stopped.iter().take(STOPPED_CGROUPS).map(one).collect();
     let rest = match quotas.stopped.len().saturating_sub(STOPPED_CGROUPS) {
         0 => String::new(),
-        more => format!(", {more} more for less"),
+        more => format!(", {more} more for less time"),
     };
-    (!told.is_empty()).then(|| format!("stopped {}{rest}", told.join(", ")))
+    (!reported.is_empty()).then(|| format!("stopped {}{rest}", reported.join(", ")))
 }
 
 /// The records that applications dropped.
@@ -507,7 +507,7 @@ fn dropped(finished: &Finished) -> Option<String> {
     })
 }
 
-/// Why events were lost, a line for each cause.
+/// The reason why events were lost, a line for each cause.
 fn causes(finished: &Finished) -> impl Iterator<Item = String> {
     let causes = finished.captured.ending.causes.iter();
     causes.map(|found| format!("{found}; {}", found.cause.remedy()))
@@ -547,7 +547,7 @@ mod tests {
         let two = "the host took 50.0 % of CPU 2, 3.1 % of CPU 0";
         assert_eq!(host(&[31_000, 0, 500_000]).as_deref(), Some(two));
         let many = host(&[2_000; 7]).expect("a line");
-        assert!(many.ends_with("0.2 % of CPU 3, less of 3 more"), "{many}");
+        assert!(many.ends_with("0.2 % of CPU 3, less of 3 more CPUs"), "{many}");
     }
 
     #[test]
@@ -566,7 +566,7 @@ mod tests {
         assert_eq!(growth(&[("/x", 12, 306), ("/a/b", 1, 5)]).as_deref(), Some(one));
         let many = growth(&[("/a", 9, 9), ("/b", 8, 8), ("/c", 7, 7), ("/d", 6, 6), ("/e", 5, 5)]);
         let many = many.expect("a line");
-        assert!(many.ends_with("/c for 7.00 ms in 7 periods, 2 more for less"), "{many}");
+        assert!(many.ends_with("/c for 7.00 ms in 7 periods, 2 more for less time"), "{many}");
     }
 
     #[test]

@@ -1,4 +1,4 @@
-//! The report of many traces together.
+//! The combined report of many traces.
 
 use std::io::{self, BufWriter, Write};
 use std::path::{Path, PathBuf};
@@ -52,7 +52,7 @@ fn refused(args: &ReportArgs) -> Option<&'static str> {
 /// The same as [`super::run`] for several traces.
 ///
 /// # Errors
-/// When a trace cannot be read, no trace has anything to report, or an option needs a single trace.
+/// Returns an error when a trace cannot be read, no trace has anything to report, or an option needs a single trace.
 pub(super) fn run(
     args: &ReportArgs,
     traces: &[PathBuf],
@@ -135,7 +135,7 @@ fn write_text(
         true => (SCREEN_ROWS, SCREEN_WORST),
         false => (ROWS, analysis::DEFAULT_WORST),
     };
-    // Each host or cgroup matters.
+    // Each host or cgroup is listed.
     let rows = match args.by != By::Thread && args.show.is_empty() {
         true if screen && stdout_is_terminal() => GROUP_ROWS,
         true => 0,

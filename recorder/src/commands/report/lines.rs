@@ -4,9 +4,9 @@ use std::collections::HashSet;
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
-use crate::apart::Files;
 use crate::convert::symbolize::Fetch;
 use crate::debuginfod::Debuginfod;
+use crate::file_worker::Files;
 use crate::report::stacks::Line;
 
 /// The time limit for all files together, including those that respond: each has its own limit, but their number is unlimited.
@@ -74,7 +74,7 @@ impl Sources {
         self.servers.as_ref().map_or_else(Vec::new, Fetch::tell)
     }
 
-    /// The number of files with missing lines, because they did not respond or time or room ran out.
+    /// The number of files with missing lines, because they did not respond, or because the limits of time or space were reached.
     pub(super) fn silent(&self) -> usize {
         self.silent.len()
     }

@@ -28,23 +28,23 @@ use crate::report::spans::{Room, measure};
 use crate::report::text::{self, TableStyle};
 use crate::report::timehist::TimeHist;
 use crate::report::{
-    self, GroupBy, Incident, Options, Party, Report, Selection, Span, ThreadFilter, TimeRange,
+    self, GroupBy, Incident, Options, Report, Selection, Span, ThreadFilter, ThreadInfo, TimeRange,
     analysis, call_name,
 };
-use crate::report::{Moment, counters, locks};
+use crate::report::{TimeSpec, counters, locks};
 use crate::units::look::Look;
 use crate::units::nearest::nearest;
 use crate::units::text::counted;
 use crate::why::{self, Explanation, Pick, Query, Who, WhyError};
 
-/// Why there is no report.
+/// The reason why there is no report.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum ReportError {
     /// The trace cannot be read, or not to its end.
     #[error(transparent)]
     Read(#[from] ReadError),
-    /// The trace has nothing that could be reported on.
+    /// The trace contains nothing that could be reported.
     #[error(
         "{}: nothing to report: no switch or wake-up matches; fxtrec dump --stats shows what the trace contains",
         .0.display()
@@ -87,11 +87,11 @@ pub enum ReportError {
     Write(#[from] io::Error),
 }
 
-/// Executes the requests of `args`, writes the output to `out`, and returns the result of the gates. An output that is closed early ends it
-/// quietly. Verdicts are written to `err`, so that programs can read `out`.
+/// Executes the requests of `args`, writes the output to `out`, and returns the result of the gates. If the output is closed early, the
+/// command ends quietly. Verdicts are written to `err`, so that programs can read `out`.
 ///
 /// # Errors
-/// When the trace cannot be read, has nothing to report on, or the output fails.
+/// Returns an error if the trace cannot be read, contains nothing to report, or the output fails.
 pub fn run(
     args: &ReportArgs,
     look: Look,
@@ -114,7 +114,7 @@ pub fn run(
     }
     if is_of_day {
         let (from, to) = resolve(&args.file, args.from, args.to)?;
-        let at = |time: Nanos| TimePoint::In(Moment::At(time));
+        let at = |time: Nanos| TimePoint::In(TimeSpec::At(time));
         let args = ReportArgs { from: from.map(at), to: to.map(at), ..args.clone() };
         return run(&args, look, out, err);
     }
@@ -276,7 +276,7 @@ fn incidents(args: &ReportArgs, report: &Report) -> Result<Option<Vec<Incident>>
     let incident = |why: Explanation| {
         let Who { koid, tid, comm, .. } = why.thread;
         Incident {
-            thread: Party {
+            thread: ThreadInfo {
                 koid: Koid(koid),
                 tid,
                 pid: None,
@@ -294,7 +294,7 @@ fn incidents(args: &ReportArgs, report: &Report) -> Result<Option<Vec<Incident>>
 /// The report of the trace that `args` name, with their filters; also writes the page, if requested.
 ///
 /// # Errors
-/// When the trace cannot be read, or the page cannot be written.
+/// Returns an error when the trace cannot be read, or the page cannot be written.
 pub fn analyse(args: &ReportArgs, err: &mut dyn Write) -> Result<Report, ReportError> {
     let reader = open_watched(&args.file)?;
     match &args.page.html {
@@ -394,7 +394,7 @@ fn options(args: &ReportArgs) -> Options {
     Options { selection, worst: args.worst.unwrap_or(analysis::DEFAULT_WORST) }
 }
 
-/// Number of rows in a table, and in a table on a screen; the last rows are dropped to make room for span names.
+/// Number of rows in a table, and in a table on a screen; the last rows are dropped to make space for span names.
 const ROWS: usize = 25;
 const SCREEN_ROWS: usize = 5;
 const SCREEN_SPANS: usize = 2;
@@ -449,7 +449,7 @@ fn write_text(
     let has_spans = has_spans(report);
     let by_default = match (screen, has_spans) {
         (false, _) => ROWS,
-        // Spans take the room of their rows, and of a line for the worst of them.
+        // Spans take the space of their rows, and of a line for the worst of them.
         (true, true) => SCREEN_ROWS - SCREEN_SPANS - 1,
         (true, false) => SCREEN_ROWS,
     };
@@ -461,14 +461,14 @@ fn write_text(
     let worst = args.worst.unwrap_or(worst);
     let lock_rows = args.most_rows(if screen { SCREEN_LOCKS } else { ROWS });
     let common = Common { args, report, rows, worst, named, look };
-    let only_told = report.cpus.is_empty();
-    if only_told {
+    let only_reported = report.cpus.is_empty();
+    if only_reported {
         writeln!(
             out,
             "no scheduling records in the trace; only spans and counters of programs follow\n"
         )?;
     }
-    let has = |part: &&Part| !only_told || matches!(part, Part::Spans | Part::Counters);
+    let has = |part: &&Part| !only_reported || matches!(part, Part::Spans | Part::Counters);
     for part in args.parts().iter().filter(has) {
         match part {
             Part::Threads if args.by == By::Process => {
@@ -498,7 +498,7 @@ fn write_text(
             Part::Blocked => text::write_blocked(report, worst, look, out)?,
             Part::Locks => match &report.locks {
                 Some(locks) => text::write_locks(locks, lock_rows, look, out)?,
-                // If it is the only part requested, the output says why it is missing.
+                // If this is the only part requested, the output says why it is missing.
                 None if args.show.contains(&Part::Locks) => match tells_locks(report) {
                     true => writeln!(out, "Locks are left out: the trace cannot be read again.\n")?,
                     false => writeln!(out, "Locks are not recorded: record with --locks.\n")?,
@@ -507,7 +507,7 @@ fn write_text(
             },
         }
     }
-    if screen && !only_told {
+    if screen && !only_reported {
         let note = "--all prints everything; fxtrec why explains the worst delay.";
         writeln!(out, "{}", look.note(note))?;
     }

@@ -17,7 +17,7 @@ use crate::units::text::{count, counted, noun};
 /// Analyses the trace and writes the page to `out`; returns whether it could be written.
 ///
 /// # Errors
-/// When the trace cannot be read or is empty, or the page cannot be written.
+/// Returns an error when the trace cannot be read or is empty, or the page cannot be written.
 pub(super) fn to_stdout(
     reader: Reader<'_>,
     options: Options,
@@ -42,7 +42,7 @@ pub(super) fn to_stdout(
 /// Analyses the trace and writes it to `html`, if it contains anything.
 ///
 /// # Errors
-/// When the trace cannot be read or is empty, or the page cannot be written.
+/// Returns an error when the trace cannot be read or is empty, or the page cannot be written.
 pub(super) fn analyse(
     reader: Reader<'_>,
     options: Options,

@@ -1,11 +1,10 @@
 //! The report of a recording that has just ended.
 //!
 //! A file is read again when it is complete: that costs nothing during the recording, the file is still in the page cache, and reading
-//! takes a fraction of the recording time. It is read through the descriptor that it was written with, since COMMAND may have put another
-//! file in its place.
-//! Output to a pipe cannot be read again. Then a separate thread analyses a copy of the
-//! records as the drain thread writes them; when it falls behind, it gives up, so that neither the capture nor the output ever waits for
-//! it. All of this is done only if needed.
+//! takes a fraction of the recording time. It is read through the descriptor that it was written with, because COMMAND may have put another
+//! file in its place. Output to a pipe cannot be read again. In that case, a separate thread analyses a copy of the records as the drain
+//! thread writes them; if it falls behind, it gives up, so that neither the capture nor the output ever waits for it. All of this is done
+//! only if needed.
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -54,7 +53,7 @@ enum From {
     Copy(JoinHandle<Option<Report>>),
 }
 
-/// Why there is no report of a recording.
+/// The reason why there is no report of a recording.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Missing {
@@ -86,7 +85,7 @@ pub struct Output<'a> {
 /// Prepares a report of the data that will be written to `sink`. Returns the sink to write to instead.
 ///
 /// # Errors
-/// When no thread can be started.
+/// Returns an error when no thread can be started.
 pub fn prepare(
     sink: Box<dyn Sink>,
     output: &Output<'_>,
@@ -109,7 +108,7 @@ pub fn prepare(
 /// Reads the recording from its beginning.
 ///
 /// # Errors
-/// When too many files are open.
+/// Returns an error when too many files are open.
 pub fn read_again(path: &Path, hold: &Hold) -> Result<Reader<'static>, fxt_reader::Error> {
     let unreadable = |source| fxt_reader::Error::Open { path: path.to_owned(), source };
     let reader = Reader::from_file(hold.content().map_err(unreadable)?, FromStart::of);

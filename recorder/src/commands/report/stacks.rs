@@ -11,7 +11,7 @@ use crate::report::stacks::{blocked, write_json, write_text};
 use crate::report::{Options, analysis::DEFAULT_WORST};
 use crate::units::text::counted;
 
-/// Why no stacks can be shown.
+/// The reason why no stacks can be shown.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum StacksError {
@@ -29,7 +29,7 @@ pub enum StacksError {
 /// Writes the stacks that `args` select to `out`. An output that is closed early is not an error.
 ///
 /// # Errors
-/// When the trace cannot be read, has no stacks, or the output fails.
+/// Returns an error when the trace cannot be read, has no stacks, or the output fails.
 pub(super) fn run(
     args: &ReportArgs,
     options: Options,

@@ -1,5 +1,4 @@
-//! `fxtrec span`: runs a command, and records how long it takes as a span. For programs that no library can be put into, such as shell
-//! scripts.
+//! `fxtrec span`: runs a command, and records how long it takes as a span. For programs that cannot use a library, such as shell scripts.
 
 use std::ffi::{OsStr, OsString};
 use std::io;
@@ -11,10 +10,10 @@ use fxt_writer::provider::{Builder, Site};
 
 use crate::cli::SpanArgs;
 
-/// What a shell adds to the number of the signal that killed a command.
+/// The number that a shell adds to the number of the signal that killed a command.
 const KILLED: i32 = 128;
 
-/// Why COMMAND did not run.
+/// The reason why COMMAND did not run.
 #[derive(Debug, thiserror::Error)]
 #[error("cannot run {command}: {source}")]
 pub struct SpanError {
@@ -35,9 +34,9 @@ impl SpanError {
 /// Runs COMMAND within a span, and returns its exit status.
 ///
 /// # Errors
-/// [`SpanError`].
+/// Returns [`SpanError`].
 pub fn run(args: &SpanArgs) -> Result<u8, SpanError> {
-    // A script runs as well if nothing can be recorded.
+    // A script also runs if nothing can be recorded.
     let provider = Builder::new(&*args.category).init().ok();
     let site = Site::leaked(&args.category, &args.name);
     let program = args.command.first().map_or(OsStr::new(""), OsString::as_os_str);

@@ -4,19 +4,19 @@ use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use crate::apart;
 use crate::cli::SymbolizeArgs;
 use crate::commands::conversion::{refuse_terminal, tell};
 use crate::commands::trace_file::{ReadError, keep};
 use crate::convert::symbolize::{Fetch, Where, symbolize};
 use crate::convert::{ConvertError, Format, Output, Report};
 use crate::debuginfod::{Debuginfod, DebuginfodError};
+use crate::file_worker;
 use crate::units::quantity::TimeSpan;
 
 /// The default time limit for reading files.
 const NAMING: Duration = Duration::from_secs(300);
 
-/// Why no trace with names was written.
+/// The reason why no trace with names was written.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum SymbolizeError {
@@ -34,7 +34,7 @@ pub enum SymbolizeError {
 /// Writes a trace with names as `args` request, and reports to `messages`.
 ///
 /// # Errors
-/// When the trace cannot be read, has no stacks, or the output cannot be written.
+/// Returns an error when the trace cannot be read, has no stacks, or the output cannot be written.
 pub fn run(args: &SymbolizeArgs, messages: &mut dyn Write) -> Result<(), SymbolizeError> {
     let output = match &args.output {
         Some(output) => output.clone(),
@@ -58,7 +58,7 @@ fn symbolize_file(
         vmlinux: args.vmlinux.clone(),
         time: args.naming_time.map_or(NAMING, TimeSpan::duration),
         show_progress: !args.quiet,
-        start: apart::start_for_names,
+        start: file_worker::start_for_names,
     };
     let (_, packing) = Format::of_path(path);
     // Other users may be allowed to read the trace, but not the files from which the names are taken.

@@ -33,7 +33,7 @@ const SLOTS: usize = 4096;
 /// The shortest interval.
 const SHORTEST: Duration = Duration::from_millis(100);
 
-/// Why `top` failed.
+/// The reason why `top` failed.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum TopError {
@@ -74,7 +74,7 @@ struct Shown {
 /// Must be called before the process starts a second thread.
 ///
 /// # Errors
-/// [`TopError`].
+/// Returns [`TopError`].
 pub fn run(args: &TopArgs, out: &mut dyn Write, err: &mut dyn Write) -> Result<(), TopError> {
     let mut signals = Signals::catch_resizes_too().map_err(TopError::Terminal)?;
     let history = match args.history {

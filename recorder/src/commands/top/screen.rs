@@ -18,7 +18,7 @@ use crate::units::escape;
 const ENTER: &str = "\x1b[?1049h\x1b[?25l";
 const LEAVE: &str = "\x1b[?25h\x1b[?1049l";
 
-/// How long a terminal may take nothing before the rest of a page is left out, in milliseconds: signals are not read meanwhile.
+/// The time for which a terminal may accept nothing before the rest of a page is left out, in milliseconds: signals are not read meanwhile.
 const PATIENCE_MS: u16 = 1000;
 
 /// Dropping it restores the terminal.
@@ -55,7 +55,7 @@ impl Screen {
         Ok(screen)
     }
 
-    /// Writes to the terminal. What a stopped terminal does not take is left out: the next page replaces all of it.
+    /// Writes to the terminal. Text that a stopped terminal does not accept is left out: the next page replaces all of it.
     fn put(&mut self, mut bytes: &[u8]) -> io::Result<()> {
         while !bytes.is_empty() {
             match self.output.write(bytes) {

@@ -14,7 +14,7 @@ use crate::units::text::{count, counted, millis};
 /// The share of samples that a row's bound covers.
 const SHARE: f64 = 0.99;
 
-/// The columns to drop if there is no room, the least important first.
+/// The columns to drop if there is no space, the least important first.
 const SPARE: &[&str] = &[
     "Throttled ms",
     "Stolen ms",

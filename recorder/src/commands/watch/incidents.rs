@@ -54,7 +54,7 @@ impl Incidents {
     /// The incidents that ended after the previous recording, ordered by time.
     ///
     /// # Errors
-    /// [`WhyError`], except that there is nothing to explain.
+    /// Returns [`WhyError`], except that there is nothing to explain.
     pub(super) fn of(&mut self, path: &Path) -> Result<Vec<Incident>, WhyError> {
         let query = Query { pick: Pick::Incidents(MOST_EXPLAINED), ..Query::default() };
         let syscall = |machine: &str, number| call_name(machine, u16::try_from(number).ok()?);
@@ -123,7 +123,7 @@ impl Incident {
             file: file.map(|path| path.display().to_string()),
             incident: &self.explanation,
         };
-        // In one piece, since COMMAND may print to the same place meanwhile.
+        // In one piece, because COMMAND may print to the same place meanwhile.
         let mut text = Vec::new();
         serde_json::to_writer(escape::Json(&mut text), &line)?;
         text.push(b'\n');

@@ -8,7 +8,7 @@
 //!   this process                        looks, prints, removes the snapshot or keeps it
 //! ```
 //!
-//! The rules of `fxtrec why` determine for each snapshot what is unusual. An incident is printed once: for the first snapshot that contains
+//! The rules of `fxtrec why` determine what is unusual in each snapshot. An incident is printed once: for the first snapshot that contains
 //! its end. The analysis takes at most [`MOST_SHARE`] of a CPU: if the machine is too busy for that, it runs less often, and reports how
 //! much of the time it skipped.
 
@@ -34,16 +34,16 @@ use crate::units::text::{counted, short};
 use incidents::{Incident, Incidents};
 use kept::Kept;
 
-/// The analysis takes at most one part in this many of a CPU.
+/// The analysis takes at most one part in this number of a CPU.
 const MOST_SHARE: u32 = 100;
 
-/// A snapshot overlaps the previous one by this much, since an incident may have begun there.
+/// A snapshot overlaps the previous one by this much, because an incident may have begun there.
 const BEFORE: Duration = Duration::from_secs(2);
 
 /// The shortest time between two analyses.
 const SHORTEST: Duration = Duration::from_secs(1);
 
-/// Why the watch ended.
+/// The reason why the watch ended.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum WatchError {
@@ -57,11 +57,11 @@ pub enum WatchError {
     Write(#[from] io::Error),
 }
 
-/// Watches until asked to end, the duration has passed or COMMAND has exited; returns the status to exit with: that of the recorder, which
-/// is COMMAND's. Must be called before the process starts a second thread.
+/// Watches until asked to end, the duration has passed or COMMAND has exited; returns the exit status of the recorder, which is that of
+/// COMMAND. Must be called before the process starts a second thread.
 ///
 /// # Errors
-/// [`WatchError`].
+/// Returns [`WatchError`].
 pub fn run(args: &WatchArgs, out: &mut dyn Write, err: &mut dyn Write) -> Result<u8, WatchError> {
     let mut signals = Signals::catch().map_err(WatchError::Signals)?;
     let every = args.every.duration().max(SHORTEST);

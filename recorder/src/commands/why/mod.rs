@@ -15,7 +15,7 @@ use crate::convert::{self, ConvertError, Format, Output, UnknownFormat};
 use crate::report::call_name;
 use crate::why::{self, Answer, Explanation, Pick, Query, WhyError};
 
-/// Why there is no explanation.
+/// The reason why there is no explanation.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
@@ -45,7 +45,7 @@ pub enum Error {
 /// Explains the intervals that `args` select, and writes to `out`. An output that is closed early is not an error.
 ///
 /// # Errors
-/// When the trace cannot be read, has nothing to explain, or the output fails.
+/// Returns an error if the trace cannot be read, has nothing to explain, or the output fails.
 pub fn run(args: &WhyArgs, out: &mut dyn Write) -> Result<(), Error> {
     if !args.more.is_empty() || args.file.is_dir() {
         return run_many(args, out);

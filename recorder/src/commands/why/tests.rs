@@ -7,7 +7,7 @@ use super::*;
 use crate::commands::trace_file::tests::through_a_pipe;
 use crate::report::scene::{Leaves, Scene};
 
-/// `app` is kept from its CPU by a thread whose name contains terminal control characters.
+/// A thread whose name contains terminal control characters keeps the CPU of `app` busy.
 fn scene() -> Scene {
     let mut scene = Scene::of_command("waker,syscall", 100);
     scene.name(100, "app").name(201, "\x1b[2Jhog");

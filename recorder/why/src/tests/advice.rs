@@ -1,4 +1,4 @@
-//! What is proposed for a cause.
+//! The proposal for a cause.
 
 use fxt_writer::Value;
 use fxtrec_report::scene::{Leaves, Scene};
@@ -35,7 +35,7 @@ fn a_hog_in_another_cgroup_is_not_to_be_reniced() {
     let advice = |own: &str, other: &str| {
         let mut scene = Scene::of_command(ALL, 100);
         scene.name_in(100, "victim", Some(own)).name_in(201, "hog", Some(other));
-        // As an application that names itself does, which does not know its cgroup.
+        // As an application does that names itself and does not know its cgroup.
         scene.name_in(301, "hog", Some("/c")).name(201, "hog");
         scene.switch(1_000, 0, 0, Leaves::R, 100);
         scene.switch(2_000, 0, 100, Leaves::R, 201).switch(30_000, 0, 201, Leaves::R, 301);
@@ -53,6 +53,42 @@ fn a_hog_in_another_cgroup_is_not_to_be_reniced() {
         let said = advice(own, other);
         assert!(said.contains("higher priority than hog[201] and hog[301] (nice"), "{said}");
     }
+}
+
+#[test]
+fn who_had_the_cpu_is_named_with_its_cgroup_if_that_is_another_one_and_certain() {
+    let explain = |cgroups: [&[&str]; 3]| {
+        let mut scene = Scene::of_command(ALL, 100);
+        for (koid, name, list) in
+            [(100, "victim", cgroups[0]), (201, "hog", cgroups[1]), (301, "other", cgroups[2])]
+        {
+            for cgroup in list {
+                scene.name_in(koid, name, Some(cgroup));
+            }
+        }
+        scene.switch(1_000, 0, 0, Leaves::R, 100);
+        scene.switch(2_000, 0, 100, Leaves::R, 201).switch(30_000, 0, 201, Leaves::R, 301);
+        scene.switch(52_000, 0, 301, Leaves::R, 100);
+        scene.switch(53_000, 0, 100, Leaves::S, 0);
+        scene.end(100_000);
+        ask(&scene, &Query::default())
+    };
+    let sentence = |cgroups| explain(cgroups).sentence;
+    let batch: &[&str] = &["/batch"];
+    let all = sentence([&["/web"], batch, batch]);
+    assert!(all.contains("by hog[201] and other[301] (cgroup /batch)"), "{all}");
+    let each = sentence([&["/web"], batch, &["/c"]]);
+    assert!(each.contains("by hog[201] (cgroup /batch) and other[301] (cgroup /c)"), "{each}");
+    // Its own cgroup, and one that moved meanwhile.
+    let none = sentence([&["/web"], &["/web"], &["/batch", "/c"]]);
+    assert!(none.contains("by hog[201] and other[301]"), "{none}");
+    assert!(!none.contains("cgroup"), "{none}");
+    let why = explain([&["/web"], batch, &["/"]]);
+    let of_parts: Vec<_> = why.blame.iter().filter_map(|it| it.cgroup.as_deref()).collect();
+    assert_eq!(of_parts, ["/batch"]);
+    let shares = why.chain.iter().flat_map(|link| &link.tenants);
+    let of_shares: Vec<_> = shares.map(|it| (it.ns, it.cgroup.as_deref())).collect();
+    assert_eq!(of_shares, [(28_000_000, Some("/batch")), (22_000_000, None)]);
 }
 
 #[test]

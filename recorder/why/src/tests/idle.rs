@@ -104,8 +104,8 @@ fn partly_unknown(known: u64) -> Scene {
 fn a_unit_counts_if_half_of_it_is_known_in_one_piece() {
     let why = ask(&partly_unknown(40_000), &Query::default());
     assert_eq!((why.is_unusual, why.units), (Some(true), Some(39)), "{}", why.sentence);
-    let told = "ran for 45.1 ms and unknown for 15.0 ms (no event reported the switch).";
-    assert!(why.sentence.ends_with(told), "{}", why.sentence);
+    let reported = "ran for 45.1 ms and unknown for 15.0 ms (no event reported the switch).";
+    assert!(why.sentence.ends_with(reported), "{}", why.sentence);
     // It may have slept in between.
     let why = ask(&partly_unknown(22_000), &Query::default());
     assert_eq!((why.is_unusual, why.units), (Some(false), Some(38)), "{}", why.sentence);
@@ -152,7 +152,7 @@ fn a_timed_wait_of_an_event_loop_is_idle_at_the_place_where_it_waits_for_request
 }
 
 /// A thread of a server answers a client, which sleeps for 3 ms between requests. Once, another thread of the server answers 20 requests
-/// while the first one waits for it: in vain, or until the work of `busy` microseconds for one request is done.
+/// while the first one waits for it: without effect, or until the work of `busy` microseconds for one request is done.
 fn pool(busy: u64) -> Scene {
     let mut scene = Scene::of_command(ALL, 100);
     scene.name(100, "client").name(201, "client").name(202, "client");
@@ -171,7 +171,7 @@ fn pool(busy: u64) -> Scene {
         now += 12 + takes;
         scene.wake_by(now, 0, 100, server).switch(now + 1, 0, 0, Leaves::R, 100);
         if then == FUTEX {
-            // It hands its place to the other one.
+            // It passes its place to the other one.
             let other = 403 - server;
             scene.wake_by(now + 2, 1, other, server);
             scene.switch_with((now + 4, 1), server, Leaves::S, other, &call(FUTEX));
@@ -197,7 +197,7 @@ fn a_wait_for_a_thread_that_is_idle_itself_is_no_incident() {
     let of = Query { thread: Some("201".to_owned()), ..Query::default() };
     let why = ask(&pool(100), &Query::default());
     assert_eq!(why.is_unusual, Some(false), "{}", why.sentence);
-    // Asked for that thread alone, nothing is known about the others' idle waits.
+    // If the query is about that thread alone, nothing is known about the others' idle waits.
     assert_eq!(ask(&pool(100), &of).is_unusual, Some(true));
     let why = ask(&pool(200_000), &Query::default());
     assert_eq!(why.is_unusual, Some(true), "{}", why.sentence);
@@ -240,7 +240,7 @@ fn a_thread_that_asks_nobody_waits_for_work() {
     assert_eq!((why.subject, why.is_unusual), ("wait", Some(true)), "{}", why.sentence);
 }
 
-/// A client sends one request after the other, and ends after the last answer: by the server, or because `other` kills it.
+/// A client sends one request after another, and ends after the last answer: on its own, or because `other` kills it.
 fn closed_loop(is_killed: bool) -> Scene {
     let mut scene = Scene::of_command(ALL, 100);
     scene.name(100, "client").name(201, "client").name(301, "client");
@@ -346,7 +346,8 @@ fn the_client_that_waited_for_a_part_of_a_servers_work_is_the_victim() {
     }
 }
 
-/// A main thread hands work to another one every 5 ms, and waits for the end of that if `waits`. The work takes 100 us, and 4 ms once.
+/// A main thread passes work to another thread every 5 ms, and waits for the end of that work if `waits`. The work takes 100 us, and 4 ms
+/// once.
 fn handed_over(waits: bool) -> Scene {
     let mut scene = Scene::of_command(ALL, 100);
     scene.name(100, "main").name(101, "main").name(101, "worker").switch(0, 0, 0, Leaves::R, 100);

@@ -85,8 +85,9 @@ pub(super) fn by_one_pass_as_by_two(scene: &Scene, query: &Query, most: usize) {
                 link.tenants.sort_by_key(|share| (u64::MAX - share.ns, format!("{share:?}")));
             }
         }
-        let told = |why: &Explanation| format!("{:#?}{:#?}{:#?}", why.blame, why.chain, why.waits);
-        Some(explanations.iter().map(told).collect::<Vec<_>>())
+        let reported =
+            |why: &Explanation| format!("{:#?}{:#?}{:#?}", why.blame, why.chain, why.waits);
+        Some(explanations.iter().map(reported).collect::<Vec<_>>())
     };
     assert_eq!(ask(true), ask(false), "{most} entries, {query:?}");
 }

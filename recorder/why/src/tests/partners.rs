@@ -7,7 +7,7 @@ use super::sentences::call;
 use super::{ALL, FSYNC, READ, RECVFROM, ask, chain, links, within};
 use crate::{Explanation, Metric, Query};
 
-/// 101 waits for 30 ms in recvfrom on a connection whose other end is what 102 waits for, later; `waker` ends that wait.
+/// 101 waits for 30 ms in recvfrom on a connection; later, 102 waits on the other end of that connection; `waker` ends the first wait.
 fn connection(waker: u64) -> Explanation {
     let mut scene = Scene::of_command(ALL, 100);
     scene.name(101, "client").name(102, "server").name(201, "third");
@@ -38,7 +38,7 @@ fn a_wait_for_a_connection_names_its_ends_and_who_has_the_other_one() {
     let object = why.waits[0].object.clone().expect("known");
     assert_eq!((&*object.kind, object.local.as_deref()), ("tcp", Some("127.0.0.1:40")));
     assert_eq!(object.peer.map(|who| who.tid), Some(102));
-    // Who is named already is not named again.
+    // A thread that is already named is not named again.
     let why = connection(102);
     assert!(
         why.sentence
@@ -171,9 +171,9 @@ fn a_short_request_after_a_long_wait_names_whose_others_the_disk_had_during_the_
     scene.switch(20_000, 0, 100, Leaves::S, 0);
     scene.end(100_000);
     let why = ask(&scene, &Query { metric: Some(Metric::Blocked), ..Query::default() });
-    let told =
+    let reported =
         "(100 us queued, 300 us in the device; meanwhile vda also had 4.0 KiB of backup[201]).";
-    assert!(why.sentence.ends_with(told), "{}", why.sentence);
+    assert!(why.sentence.ends_with(reported), "{}", why.sentence);
 }
 
 #[test]
@@ -191,8 +191,8 @@ fn of_several_requests_the_one_that_took_nearly_all_of_the_time_is_named() {
         }
         scene.switch(now, 0, 100, Leaves::S, 0).end(100_000);
         let why = ask(&scene, &within("100", 2_000, now));
-        let told = "of it until its 4.0 KiB write to vda was done";
-        assert_eq!(why.sentence.contains(told), named, "{}", why.sentence);
+        let reported = "of it until its 4.0 KiB write to vda was done";
+        assert_eq!(why.sentence.contains(reported), named, "{}", why.sentence);
         assert!(
             named || why.sentence.contains("until woken by the end of a write to vda"),
             "{}",

@@ -22,8 +22,8 @@ fn what_was_taken_of_a_slice_is_no_ones_own_time() {
     // The position of that time within the slice is unknown.
     let why = ask(&scene, &within("t101", 1_000, 10_000));
     assert_eq!(parts(&why), expect(&[("on_cpu", 5_500), ("on_cpu_undivided", 3_500)]));
-    // The same holds for an interval that ends within the slice, in one pass as well as in two, even if another thread starts to run
-    // elsewhere before it is over.
+    // The same holds for an interval that ends within the slice, in one pass as well as in two, even if another thread starts to run on
+    // another CPU before it has ended.
     let why = ask(&scene, &within("t101", 0, 9_000));
     assert_eq!(parts(&why), expect(&[("on_cpu", 5_500), ("on_cpu_undivided", 3_500)]));
     by_one_pass_as_by_two(&scene, &within("t101", 0, 9_000), 100);
@@ -35,7 +35,7 @@ fn what_was_taken_of_a_slice_is_no_ones_own_time() {
     let why = ask(&scene, &within("t101", 0, 9_000));
     assert_eq!(parts(&why), expect(&[("on_cpu", 5_500), ("on_cpu_undivided", 3_500)]));
     by_one_pass_as_by_two(&scene, &within("t101", 0, 9_000), 100);
-    // The time that was taken from the next slice does not matter.
+    // The time that was taken from the next slice is irrelevant.
     let mut scene = Scene::with_causes(ALL);
     scene.switch(0, 0, 0, Leaves::R, 101).switch(10_000, 0, 101, Leaves::S, 0);
     scene.switch(10_500, 0, 0, Leaves::R, 101);
@@ -51,7 +51,7 @@ fn what_was_taken_of_a_slice_is_no_ones_own_time() {
     scene.end(20_000);
     let why = ask(&scene, &within("t101", 0, 9_000));
     assert_eq!(parts(&why), expect(&[("on_cpu", 9_000)]));
-    // No more than the slice can have been taken.
+    // The time that was taken cannot exceed the slice.
     let mut scene = Scene::with_causes(ALL);
     scene.switch(0, 0, 0, Leaves::R, 101);
     let facts = [("steal_ns", Value::Uint64(u64::MAX)), ("irq_ns", Value::Uint64(u64::MAX))];
@@ -124,7 +124,7 @@ fn a_wait_may_be_cut_on_both_sides() {
     assert_eq!(parts(&why), expect(&[("waiting t201", 2_000), ("waiting t202", 1_000)]));
 }
 
-/// 101 sleeps for 8 ms until `kworker`, which has no earlier record, wakes it; `scene` says who has woken that.
+/// 101 sleeps for 8 ms until `kworker`, which has no earlier record, wakes it; `scene` says which thread woke `kworker`.
 fn first_record(wake: impl FnOnce(&mut Scene)) -> Vec<String> {
     let mut scene = Scene::with_causes(ALL);
     scene.name(101, "app").name(301, "kworker").name(201, "other");
@@ -243,12 +243,12 @@ fn a_waker_that_has_left_its_cpu_before_the_wake_up_took_effect_is_followed() {
 #[test]
 fn outside_of_the_scope_nothing_is_known() {
     let mut scene = Scene::of_scope("app");
-    let nobody = 0xd000_0001;
+    let not_recorded = 0xd000_0001;
     scene.wake(500, 0, 101);
-    scene.switch(1_000, 0, nobody, Leaves::S, 101);
+    scene.switch(1_000, 0, not_recorded, Leaves::S, 101);
     scene.switch(2_000, 0, 101, Leaves::R, 201);
-    scene.switch(3_000, 0, 201, Leaves::R, nobody);
-    scene.switch(6_000, 0, nobody, Leaves::S, 101);
+    scene.switch(3_000, 0, 201, Leaves::R, not_recorded);
+    scene.switch(6_000, 0, not_recorded, Leaves::S, 101);
     scene.switch(7_000, 0, 101, Leaves::S, 0);
     scene.end(9_000);
     let why = ask(&scene, &within("t101", 1_000, 7_000));

@@ -30,7 +30,7 @@ pub(super) enum Does {
 pub(super) enum WokenBy {
     Thread(usize),
     Interrupt,
-    Nobody,
+    NoThread,
 }
 
 /// The true states, microsecond by microsecond.
@@ -42,7 +42,7 @@ pub(super) struct Truth {
     has: Vec<Vec<Option<usize>>>,
     /// By thread: the times at which it was woken, and its wakers.
     pub(super) woken: Vec<Vec<(u64, WokenBy)>>,
-    /// By thread: its first record, if that says that it slept until then; else 0.
+    /// By thread: its first record, if that shows that it slept until then; else 0.
     first: Vec<usize>,
 }
 
@@ -92,16 +92,16 @@ fn play_in(mut scene: Scene, steps: &[Step]) -> (Scene, Truth) {
                 let by = match by {
                     Some(by) if b % 8 < 6 => WokenBy::Thread(by),
                     _ if b % 8 == 6 => WokenBy::Interrupt,
-                    _ => WokenBy::Nobody,
+                    _ => WokenBy::NoThread,
                 };
                 let fact = match by {
                     WokenBy::Thread(by) => Some(("waker", Value::Koid(Koid(koid(by))))),
                     WokenBy::Interrupt => Some(("interrupt", Value::Bool(true))),
-                    WokenBy::Nobody => None,
+                    WokenBy::NoThread => None,
                 };
                 scene.wake_with(now, cpu as u16, koid(thread), fact.as_slice());
-                // Whom a named thread or an interrupt wakes first was there before.
-                if does[thread] == Does::Unseen && by != WokenBy::Nobody {
+                // A thread whose first event is a wake-up by a named thread or an interrupt existed earlier.
+                if does[thread] == Does::Unseen && by != WokenBy::NoThread {
                     truth.does[thread].fill(Does::Sleeps);
                     truth.first[thread] = now as usize;
                     does[thread] = Does::Sleeps;
@@ -228,7 +228,7 @@ pub(super) fn explained(
 ) -> Option<(Truth, (usize, usize), Explanation)> {
     let (scene, truth) = play(steps);
     let (from, to) = between(&truth, cuts);
-    // Where the interval ends before that, nothing is known.
+    // If the interval ends before that, nothing is known.
     if from >= to || !truth.is_seen(which) || to < truth.first[which] {
         return None;
     }

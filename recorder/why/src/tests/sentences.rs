@@ -14,7 +14,7 @@ pub(super) fn call(number: u32) -> [(&'static str, Value<'static>); 1] {
     [("syscall", Value::Uint32(number))]
 }
 
-/// `audio` waits for a lock of `ui`, which two hogs keep from its CPU.
+/// `audio` waits for a lock of `ui`, whose CPU two hogs use.
 fn inversion() -> Scene {
     inversion_of(&call(FUTEX))
 }
@@ -235,12 +235,12 @@ fn samples_say_where_a_thread_ran() {
         scene.sample(at, 100, function);
     }
     scene.switch(31_000, 0, 100, Leaves::S, 0).sample(31_500, 100, "after").end(40_000);
-    let told = |from, to| ask(&scene, &within("worker", from, to)).sentence;
+    let reported = |from, to| ask(&scene, &within("worker", from, to)).sentence;
     let all = "worker[100], in 30.0 ms: ran for 30.0 ms (2 of 3 samples in mark).";
-    assert_eq!(told(1_000, 31_000), all);
+    assert_eq!(reported(1_000, 31_000), all);
     // Two samples say little, and 9 ms are no long time.
-    assert_eq!(told(10_000, 30_000), "worker[100], in 20.0 ms: ran for 20.0 ms.");
-    assert_eq!(told(1_000, 10_000), "worker[100], in 9.00 ms: ran for 9.00 ms.");
+    assert_eq!(reported(10_000, 30_000), "worker[100], in 20.0 ms: ran for 20.0 ms.");
+    assert_eq!(reported(1_000, 10_000), "worker[100], in 9.00 ms: ran for 9.00 ms.");
 }
 
 #[test]
@@ -287,7 +287,10 @@ fn a_thread_whose_cpu_the_host_takes() {
     );
     let expected = [("stolen", 6_400), ("on_cpu", 1_000), ("waiting idle", 5)];
     assert_eq!(parts(&why), expect(&expected));
-    assert!(why.advice.iter().any(|it| it.contains("give it CPUs of its own")), "{why:#?}");
+    assert!(
+        why.advice.iter().any(|it| it.contains("give the virtual machine dedicated CPUs")),
+        "{why:#?}"
+    );
 }
 
 #[test]
@@ -399,7 +402,7 @@ fn the_span_that_is_longest_beyond_its_median_is_chosen() {
 #[test]
 fn only_command_and_what_it_started_are_asked_about_without_a_thread() {
     let mut scene = inversion();
-    // Another thread waits for longer, and existed earlier.
+    // Another thread, which existed earlier, waits longer.
     scene.switch(510_000, 0, 0, Leaves::R, 50);
     scene.switch(511_000, 0, 50, Leaves::R, 201);
     scene.switch(761_000, 0, 201, Leaves::S, 50);
@@ -567,12 +570,12 @@ fn a_lock_of_the_kernel_has_its_kind_its_call_and_who_woke_the_thread_as_its_lik
             ("kernel_lock_kind", Value::Str(fxt_writer::Text::Inline(kind))),
         ]
     };
-    for (kind, told) in
+    for (kind, reported) in
         [("mutex", "mutex 0x1f"), ("rwsem_read", "rwsem 0x1f for reading"), ("new", "lock 0x1f")]
     {
         let why = ask(&inversion_of(&lock(kind)), &of("audio"));
         let expected = format!(
-            "audio[101] was 187 ms late: blocked 187 ms on a kernel lock ({told}) in read until \
+            "audio[101] was 187 ms late: blocked 187 ms on a kernel lock ({reported}) in read until \
              woken by ui-params[102], probably the lock's owner, which was preempted for 186 ms by hog-1[201] and hog-2[202]."
         );
         assert_eq!(why.sentence, expected);
@@ -585,8 +588,8 @@ fn a_lock_of_the_kernel_has_its_kind_its_call_and_who_woke_the_thread_as_its_lik
     }
     let name = ("kernel_lock_name", Value::Str(fxt_writer::Text::Inline("rtnl_mutex")));
     let why = ask(&inversion_of(&[lock("mutex"), vec![name]].concat()), &of("audio"));
-    let told = "blocked 187 ms on a kernel lock (mutex rtnl_mutex) in read until woken by ui-params[102], probably";
-    assert!(why.sentence.contains(told), "{}", why.sentence);
+    let reported = "blocked 187 ms on a kernel lock (mutex rtnl_mutex) in read until woken by ui-params[102], probably";
+    assert!(why.sentence.contains(reported), "{}", why.sentence);
     assert_eq!(why.waits[0].kernel_lock_name.as_deref(), Some("rtnl_mutex"));
 }
 
@@ -600,7 +603,7 @@ fn a_futex_without_owner_has_an_unknown_one_and_the_thread_that_woke_is_named() 
         "{}",
         why.sentence
     );
-    // A wait that continues beyond the end has a lock, too, and so does one that began before the interval.
+    // A wait that continues beyond the end has a lock too, and so does one that began before the interval.
     let why = ask(&inversion_of(&futex(Some(102))), &within("audio", 50_000, 60_000));
     assert!(why.sentence.contains("held by ui-params[102]"), "{}", why.sentence);
 }
@@ -671,7 +674,7 @@ fn that_a_waker_ended_then_is_reported_where_it_may_be_what_was_waited_for() {
         "boss[101] was 57.0 ms late: blocked 57.0 ms in futex until woken by worker[102], which ran for 57.0 ms."
     );
     assert!(why.waits[0].waker_ended);
-    // A frame that continues with something else has none.
+    // A frame that continues with another activity has no lock.
     let mut scene = inversion();
     scene.switch(200_000, 0, 0, Leaves::R, 102).switch(201_000, 0, 102, Leaves::X, 0).end(600_000);
     assert!(!ask(&scene, &of("audio")).waits[0].waker_ended);
@@ -742,12 +745,12 @@ fn in_a_merged_trace_threads_have_hosts_and_are_chosen_by_them() {
 #[test]
 fn of_a_wait_in_a_narrow_scope_it_says_which_threads_had_the_cpu_and_what_it_does_not_know() {
     let mut scene = Scene::of_scope("app");
-    let nobody = 0xd000_0001;
+    let not_recorded = 0xd000_0001;
     scene.wake(500, 0, 101);
-    scene.switch(1_000, 0, nobody, Leaves::S, 101);
+    scene.switch(1_000, 0, not_recorded, Leaves::S, 101);
     scene.switch(2_000, 0, 101, Leaves::R, 201);
-    scene.switch(3_000, 0, 201, Leaves::R, nobody);
-    scene.switch(12_000, 0, nobody, Leaves::S, 101);
+    scene.switch(3_000, 0, 201, Leaves::R, not_recorded);
+    scene.switch(12_000, 0, not_recorded, Leaves::S, 101);
     scene.switch(13_000, 0, 101, Leaves::S, 0);
     scene.end(14_000);
     let why = ask(&scene, &within("t101", 1_000, 13_000));

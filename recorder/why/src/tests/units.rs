@@ -138,7 +138,7 @@ fn a_wrapper_around_a_service_is_no_script() {
 #[test]
 fn of_a_whole_machine_different_incidents_are_listed_and_no_cause_of_one_is_another() {
     let mut scene = client_and_server_in(Scene::recorded_by(RECORDER, ALL, None), 50_000);
-    // After that, `batch` is kept from CPU 1 by `other` for 8 ms, and for 2 ms, and `brief` for less than a millisecond.
+    // After that, `other` has CPU 1 for 8 ms and for 2 ms while `batch` waits for it, and for less than a millisecond while `brief` does.
     let after = 1_000_000;
     scene.name(103, "batch").name(104, "other").name(105, "brief");
     scene.switch(after, 1, 0, Leaves::R, 103).switch(after + 10, 1, 103, Leaves::R, 104);
@@ -193,7 +193,7 @@ fn of_a_whole_machine_different_incidents_are_listed_and_no_cause_of_one_is_anot
 
 #[test]
 fn of_the_longest_wait_it_is_said_why_it_is_no_incident() {
-    let told = |scene: &Scene| {
+    let reported = |scene: &Scene| {
         let answer = super::try_ask(scene, &Query::default()).expect("an answer");
         let mut text = Vec::new();
         crate::write_text(&answer, "a.fxt", &mut text).expect("memory has room");
@@ -204,11 +204,11 @@ fn of_the_longest_wait_it_is_said_why_it_is_no_incident() {
     let line = |text: &str| Some(format!("The longest wait, {text}."));
     let idle =
         "3.06 ms of server[102], is not an incident because the thread is idle in system call 232";
-    assert_eq!(told(&client_and_server(900)), line(idle));
-    assert_eq!(told(&client_and_server(50_000)), None, "what is explained is longer");
+    assert_eq!(reported(&client_and_server(900)), line(idle));
+    assert_eq!(reported(&client_and_server(50_000)), None, "what is explained is longer");
     let own =
         "20.0 ms of loop[100], is not an incident because fxtrec ran on the CPU for most of it";
-    assert_eq!(told(&delayed(0)), line(own));
+    assert_eq!(reported(&delayed(0)), line(own));
     let mut scene = client_and_server_in(Scene::recorded_by(RECORDER, ALL, None), 5_000);
     let from = 1_000_000;
     scene.name(104, "other").name(107, "busy");
@@ -217,14 +217,14 @@ fn of_the_longest_wait_it_is_said_why_it_is_no_incident() {
     scene.switch_with((from + 20_010, 0), 107, Leaves::S, 0, &call(SLEEP));
     scene.end(from + 30_000);
     let busy = "20.0 ms of busy[107], is not an incident because the thread had a CPU or waited for one most of the time (100.0 %)";
-    assert_eq!(told(&scene), line(busy));
+    assert_eq!(reported(&scene), line(busy));
     let mut few = client_and_server_in(Scene::of_command(ALL, 100), 900);
-    // Of COMMAND, too, but it waits only once.
+    // A thread of COMMAND as well, but it waits only once.
     few.name(109, "sh").wake_by(400_000, 1, 109, 101).switch(400_010, 1, 0, Leaves::R, 109);
     few.switch_with((400_020, 1), 109, Leaves::S, 0, &call(FUTEX));
     few.wake_by(600_000, 1, 109, 101).switch(600_001, 1, 0, Leaves::R, 109).end(800_000);
     let once = "200 ms of sh[109], is not an incident because the trace has only 1 such wait of the thread: too few to know the usual length";
-    assert_eq!(told(&few), line(once));
+    assert_eq!(reported(&few), line(once));
 }
 
 #[test]
@@ -240,16 +240,16 @@ fn where_no_request_is_unusual_none_is_called_so() {
     for (longest, times) in [(USUAL, "1.0"), (900, "4.5"), (1_150, "5.8")] {
         let why = ask(&client_and_server(longest), &Query::default());
         assert_eq!((why.subject, why.is_unusual), ("unit", Some(false)), "{}", why.sentence);
-        let told = format!(
+        let reported = format!(
             "Nothing unusual: the longest of 39 units of work of client[101] (between idle waits in clock_nanosleep) took {}, \
              {times} times the median: ",
             crate::sentence::nanos(why.length_ns)
         );
-        assert!(why.sentence.starts_with(&told), "{}", why.sentence);
+        assert!(why.sentence.starts_with(&reported), "{}", why.sentence);
     }
 }
 
-/// A loop of 40 rounds, of which the recorder delays one for 20 ms, and another thread a later one for `hog` microseconds.
+/// A loop of 40 rounds; the recorder delays one round for 20 ms, and another thread delays a later one for `hog` microseconds.
 fn delayed(hog: u64) -> Scene {
     let mut scene = Scene::recorded_by(RECORDER, ALL, Some(100));
     scene.name(100, "loop");
@@ -297,9 +297,9 @@ fn what_the_recorder_delayed_is_not_chosen_unless_asked_for() {
     let scene = delayed(0);
     let why = ask(&scene, &Query::default());
     assert_eq!(why.is_unusual, Some(false), "{}", why.sentence);
-    let told =
+    let reported =
         "Nothing unusual, apart from 1 unit that fxtrec delayed or of which most is unknown: ";
-    assert!(why.sentence.starts_with(told), "{}", why.sentence);
+    assert!(why.sentence.starts_with(reported), "{}", why.sentence);
     let why = ask(&scene, &Query { recorder: true, ..Query::default() });
     assert_eq!(why.is_unusual, Some(true), "{}", why.sentence);
     assert!(why.recorder_ns > 19_000_000 && why.length_ns < 21_000_000, "{why:?}");
@@ -329,7 +329,7 @@ fn a_main_thread_that_waits_for_its_worker_is_no_incident() {
     assert_ne!((why.subject, why.is_unusual), ("wait", Some(true)), "{}", why.sentence);
 }
 
-/// A client that sends one request after the other is never without work.
+/// A client that sends one request after another is never without work.
 #[test]
 fn the_wait_that_takes_unusually_long_is_explained_where_a_thread_has_no_idle_waits() {
     let mut scene = Scene::of_command(ALL, 100);
@@ -357,7 +357,7 @@ fn the_wait_that_takes_unusually_long_is_explained_where_a_thread_has_no_idle_wa
     );
 }
 
-/// A shell starts one compiler after the other; the third one works longest.
+/// A shell starts one compiler after another; the third one works longest.
 fn build() -> Scene {
     let mut scene = Scene::of_command(ALL, 100);
     scene.name(100, "make");
@@ -502,8 +502,8 @@ fn a_lock_that_is_tried_again_and_again_is_one_delay_with_the_thread_that_ran_me
     let why = ask(&scene, &Query::default());
     assert_eq!((why.subject, why.thread.tid, why.units), ("unit", 100, Some(26)));
     assert_eq!(why.from_ns, (begun - 10) * 1000);
-    let told = ": blocked 100 times in futex, 500 ms in all, each time until woken by an interrupt or a timer";
-    assert!(why.sentence.contains(told), "{}", why.sentence);
+    let reported = ": blocked 100 times in futex, 500 ms in all, each time until woken by an interrupt or a timer";
+    assert!(why.sentence.contains(reported), "{}", why.sentence);
     assert!(why.sentence.ends_with("; meanwhile export[101] ran for 501 ms."), "{}", why.sentence);
 }
 
@@ -542,8 +542,8 @@ fn the_thread_of_the_process_that_ran_before_the_last_try_is_named() {
     };
     let why = ask(&tried_again(batch), &Query::default());
     assert_eq!(why.subject, "unit");
-    let told = "; the only other thread of its process that ran during the last of these was batch[101], for 800 us.";
-    assert!(why.sentence.ends_with(told), "{}", why.sentence);
+    let reported = "; the only other thread of its process that ran during the last of these was batch[101], for 800 us.";
+    assert!(why.sentence.ends_with(reported), "{}", why.sentence);
     let none = ask(&tried_again(|_, _, _| {}), &Query::default());
     assert!(!none.sentence.contains("batch"), "{}", none.sentence);
 }
@@ -636,13 +636,13 @@ fn the_last_work_of_a_thread_can_be_the_incident() {
         assert_eq!((why.subject, why.thread.tid), ("unit", 100), "{}", why.sentence);
         assert_eq!(why.is_unusual, Some(true), "{}", why.sentence);
         assert!((507_000_000..513_000_000).contains(&why.length_ns), "{}", why.sentence);
-        let told = " after its last idle wait in clock_nanosleep, ";
-        assert!(why.sentence.contains(told), "{}", why.sentence);
+        let reported = " after its last idle wait in clock_nanosleep, ";
+        assert!(why.sentence.contains(reported), "{}", why.sentence);
     }
     let why = ask(&last_work(&paused, true), &Query::default());
     assert_eq!(why.is_unusual, Some(true), "{}", why.sentence);
     assert!((507_000_000..513_000_000).contains(&why.length_ns), "{}", why.sentence);
-    // Of a thread that works on when the recording ends, that is the last work, too.
+    // If the thread continues to work when the recording ends, this is also its last work.
     let why = ask(&last_work(&tries, false), &Query::default());
     assert_eq!((why.is_unusual, why.thread.tid), (Some(true), 100), "{}", why.sentence);
     assert!((509_000_000..514_000_000).contains(&why.length_ns), "{}", why.sentence);
@@ -703,8 +703,8 @@ fn a_timed_wait_for_a_lock_is_idle_if_no_other_thread_of_the_process_works() {
     }
 }
 
-/// A client asks a worker through a thread that passes requests on, which another process has if `processes`. Each request takes 100 us,
-/// number 20 takes 50 ms. Of the worker's waits, `stack` says where in its code each is, if that is recorded.
+/// A client asks a worker through a thread that passes requests on; if `is_other`, that thread belongs to another process. Each request
+/// takes 100 us, number 20 takes 50 ms. `stack` says where in the code each of the worker's waits is, if that is recorded.
 fn passed_on(is_other: bool, stack: impl Fn(u64) -> Option<&'static str>) -> Scene {
     let worker = if is_other { 201 } else { 102 };
     let passes_on = worker + 1;
@@ -747,8 +747,8 @@ fn the_victim_is_the_thread_that_waits_for_the_one_at_work_also_through_others()
     for is_other in [false, true] {
         let why = ask(&passed_on(is_other, |_| None), &Query::default());
         assert_eq!((why.subject, &*why.thread.comm), ("unit", "client"), "{}", why.sentence);
-        let told = ", which was blocked 50.0 ms in futex until woken by worker";
-        assert!(why.sentence.contains(told), "{}", why.sentence);
+        let reported = ", which was blocked 50.0 ms in futex until woken by worker";
+        assert!(why.sentence.contains(reported), "{}", why.sentence);
     }
 }
 

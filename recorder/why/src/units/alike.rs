@@ -59,8 +59,7 @@ impl Waits {
         for place in &places {
             *counts.entry(*place).or_default() += 1;
         }
-        // A long wait without a stack was missed, and a few short waits without one are taken for the same: both get the most frequent
-        // stack.
+        // If the stack of a long wait was missed, or if a few short waits have no stack, they get the most frequent stack.
         let mut usual: FxHashMap<(u32, Ender), (usize, u64)> = FxHashMap::default();
         for (&(call, ender, stack), &count) in counts.iter().filter(|(place, _)| place.2 != 0) {
             let most = usual.entry((call, ender)).or_default();
@@ -122,7 +121,7 @@ impl Waits {
 /// Which functions of an interpreted program a stack has.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Reads {
-    /// The wait has no stack, or its stack does not matter.
+    /// The wait has no stack, or its stack is irrelevant.
     #[default]
     None,
     /// The program is not interpreted, or its functions are not known yet, or some could not be read.

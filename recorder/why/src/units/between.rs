@@ -1,4 +1,4 @@
-//! What threads do for each other: which one waited for which, who worked meanwhile, and who was idle.
+//! Relations between threads: which thread waited for which, which threads worked meanwhile, and which were idle.
 
 use fxtrec_blame::Class;
 use fxtrec_blame::threads::Index;
@@ -11,7 +11,7 @@ use super::{
 
 impl Waits {
     /// Whether the thread waited, during its unit, for most of the other thread's unit or, if the two are in different processes, for a
-    /// quarter of that unit and most of its own. It may have waited for any thread of the other's process, or for a thread that waited for
+    /// quarter of that unit and most of its own. It may have waited for any thread of the other process, or for a thread that waited for
     /// one of these.
     pub(super) fn waits_for(
         &self,
@@ -61,8 +61,8 @@ impl Waits {
             && (is_it(by) || deep > 0 && is_there())
     }
 
-    /// Whether the thread waited during at least half of a unit for threads that were idle themselves: it passed on to another thread of a
-    /// pool what it had to wait for, for instance.
+    /// Whether the thread waited during at least half of a unit for threads that were idle themselves: for instance, it passed its work on
+    /// to another thread of a pool.
     pub(super) fn is_idle_after_all(&self, at: usize, unit: &Unit, idle: &[Vec<bool>]) -> bool {
         let waits = &self.threads[at].waits;
         let first = waits.partition_point(|wait| wait.to <= unit.from);
@@ -75,7 +75,7 @@ impl Waits {
     }
 
     /// Whether a unit is work that another thread of the process handed to a thread, and for which no thread waited: for instance, the work
-    /// of a runtime's compiler. Such work is not late, but what the thread waits for may be.
+    /// of a runtime's compiler. Such work is not late, but the thread that it waits for may be.
     pub(super) fn is_in_background(
         &self,
         at: usize,
@@ -116,7 +116,7 @@ impl Waits {
         let Some(waker) = self.threads.get(by).filter(|_| by != at) else { return 0 };
         let end = waker.waits.partition_point(|it| it.from < to);
         let (mut sum, mut seen) = (0, to);
-        // Timers of its own may interrupt a wait of an event loop.
+        // The event loop's own timers may interrupt a wait.
         let (mut call, mut ended_by) = (NO_CALL, INTERRUPT);
         for inside in (0..end).rev().take(MOST_INSIDE) {
             let wait = &waker.waits[inside];
@@ -157,7 +157,7 @@ impl Waits {
         within.filter(|wait| !wait.is_gap()).map(Wait::length).sum()
     }
 
-    /// Whether a thread asked for what it waits for, in at least half of its waits in a system call: after the previous wait, it woke the
+    /// Whether a thread requested what it waits for, in at least half of its waits in a system call: after the previous wait, it woke the
     /// thread that then ended this one. A thread that never does so waits for work.
     pub(super) fn asks(&self, at: usize, call: u32) -> bool {
         let waits = &self.threads[at].waits;

@@ -8,7 +8,7 @@ use super::{
     compare,
 };
 
-/// Why a long wait is not an incident.
+/// The reason why a long wait is not an incident.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Normal {
     /// Its thread always wants a CPU: for how long it had one or waited for one, and its life.
@@ -30,7 +30,8 @@ pub(crate) enum Normal {
 }
 
 impl Waits {
-    /// Why a delay of a thread, which begins when the thread blocks or becomes runnable, is not an incident; `None` if it may be one.
+    /// The reason why a delay of a thread, which begins when the thread blocks or becomes runnable, is not an incident; `None` if it may be
+    /// one.
     pub(crate) fn normal(
         &self,
         index: Index,

@@ -37,7 +37,7 @@ const FACTS: [(&str, Option<&str>, Option<&str>); 11] = [
 ];
 
 /// The facts that the recording lists.
-pub(crate) fn told(recording: &Recording) -> BTreeSet<String> {
+pub(crate) fn reported(recording: &Recording) -> BTreeSet<String> {
     let info = recording.trace.info();
     let causes = info.args.get("causes").expect("every recording says so");
     causes.split(',').filter(|word| !word.is_empty()).map(str::to_owned).collect()
@@ -47,16 +47,16 @@ pub(crate) fn told(recording: &Recording) -> BTreeSet<String> {
 ///
 /// # Panics
 /// When a fact that is not recorded has a column, or is not reported as missing.
-pub(crate) fn report_of(folder: &Folder, told: &BTreeSet<String>) -> String {
+pub(crate) fn report_of(folder: &Folder, reported: &BTreeSet<String>) -> String {
     let options = ["report", "t.fxt", "--show", "causes", "--rows", "0"];
     let table = folder.fxtrec(options).expect(0).stdout;
     let missing: Vec<&str> =
-        FACTS.map(|(fact, ..)| fact).into_iter().filter(|fact| !told.contains(*fact)).collect();
+        FACTS.map(|(fact, ..)| fact).into_iter().filter(|fact| !reported.contains(*fact)).collect();
     let says = table.lines().find_map(|line| line.trim().strip_prefix("not recorded: "));
     assert_eq!(says.unwrap_or_default(), missing.join(", "), "{table}");
     for (fact, column, _) in FACTS {
         let Some(column) = column else { continue };
-        assert_eq!(table.contains(column), told.contains(fact), "{fact}: {table}");
+        assert_eq!(table.contains(column), reported.contains(fact), "{fact}: {table}");
     }
     table
 }
@@ -96,24 +96,25 @@ pub(crate) fn facts(source: &str) -> Outcome {
         Ok(recording) => recording,
         Err(refused) => return refused,
     };
-    let told = told(&recording);
+    let reported = reported(&recording);
     // Whether stolen time is available depends on the kernel's configuration, and quotas depend on the mounted file systems.
     let is_sure = |fact: &&str| !matches!(*fact, "steal" | "quotas");
-    let sure: BTreeSet<&str> = told.iter().map(String::as_str).filter(is_sure).collect();
+    let sure: BTreeSet<&str> = reported.iter().map(String::as_str).filter(is_sure).collect();
     assert_eq!(sure, expected(source), "{}", recording.said);
-    let table = report_of(&folder, &told);
+    let table = report_of(&folder, &reported);
     let switches = &recording.trace.switches;
     let count = |arg: &str| switches.iter().filter(|it| it.args.contains_key(arg)).count();
     for (fact, _, arg) in FACTS {
         let Some(arg) = arg else { continue };
-        let is_missing = !told.contains(fact);
+        let is_missing = !reported.contains(fact);
         assert!(!is_missing || count(arg) == 0, "{fact} is not recorded, and {arg} is there");
     }
-    if told.contains("irq") {
+    if reported.contains("irq") {
         assert!(count("irq_ns") > 0, "timers end what the threads wait for");
     }
-    let mut text = format!("tells {}", Vec::from_iter(told.iter().map(String::as_str)).join(", "));
-    if told.contains("syscall") {
+    let mut text =
+        format!("tells {}", Vec::from_iter(reported.iter().map(String::as_str)).join(", "));
+    if reported.contains("syscall") {
         let named = named_calls(&recording, &table, ROUNDS);
         text.push_str(&format!("; threads blocked in {}", named.join(", ")));
     }
@@ -165,7 +166,7 @@ pub(crate) fn wakers() -> Outcome {
         Ok(recording) => recording,
         Err(refused) => return refused,
     };
-    assert!(told(&recording).contains("waker"), "{}", recording.said);
+    assert!(reported(&recording).contains("waker"), "{}", recording.said);
     let threads = threads(&recording.printed);
     let is_ours = |koid: u64| threads.iter().any(|thread| thread.koid == koid);
     let mut pairs = BTreeMap::new();
@@ -232,9 +233,9 @@ pub(crate) fn locks() -> Outcome {
         Ok(recording) => recording,
         Err(refused) => return refused,
     };
-    let is_told = told(&recording).contains("futex");
-    assert_eq!(is_told, release() >= (5, 15), "{}", recording.said);
-    if !is_told {
+    let is_reported = reported(&recording).contains("futex");
+    assert_eq!(is_reported, release() >= (5, 15), "{}", recording.said);
+    if !is_reported {
         assert!(recording.said.contains("locks are not recorded"), "{}", recording.said);
         return Outcome::Fine("not recorded, and fxtrec says so".to_owned());
     }
@@ -291,15 +292,19 @@ pub(crate) fn quota(version: &str) -> Outcome {
         Ok(recording) => recording,
         Err(refused) => return refused,
     };
-    let told = told(&recording);
-    assert_eq!(told.contains("throttled"), expected("bpf").contains("throttled"), "{told:?}");
-    let table = report_of(&folder, &told);
+    let reported = reported(&recording);
+    assert_eq!(
+        reported.contains("throttled"),
+        expected("bpf").contains("throttled"),
+        "{reported:?}"
+    );
+    let table = report_of(&folder, &reported);
     let own = recording.trace.own.iter();
     let mut stats = own.filter(|it| it.name == "quota_stat" && it.arg("cgroup") == quota.name);
     let stat = stats.next().expect("the group's own count").number("throttled_ns");
     assert!(stat.abs_diff(counted) <= counted / 20, "{stat} ns of {counted}");
     assert!(counted > 500_000_000, "the quota is used up again and again: {counted} ns");
-    if !told.contains("throttled") {
+    if !reported.contains("throttled") {
         let arg = recording.trace.switches.iter().find(|it| it.args.contains_key("throttled_by"));
         assert_eq!(arg, None, "it is not recorded");
         return Outcome::Fine(format!(

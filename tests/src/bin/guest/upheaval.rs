@@ -232,11 +232,12 @@ pub(crate) fn suspend() -> Outcome {
         let (counted, lacking) = compare_with_gaps(&trace, &runs, &said);
         let count = |name: &str| trace.own.iter().filter(|event| event.name == name).count();
         let (away, back) = (count("cpu_offline"), count("cpu_online"));
-        let is_told = |event: &&Event| event.args.contains_key("suspended_ns");
-        let changes = trace.own.iter().filter(is_told);
-        let told = changes.map(|change| change.number("suspended_ns")).sum::<u64>() as f64 / 1e9;
+        let is_reported = |event: &&Event| event.args.contains_key("suspended_ns");
+        let changes = trace.own.iter().filter(is_reported);
+        let reported =
+            changes.map(|change| change.number("suspended_ns")).sum::<u64>() as f64 / 1e9;
         // The uptime has hundredths of a second, and was read outside of the suspension.
-        assert!((told - slept).abs() < 0.5, "{source}: {told} s of {slept} s");
+        assert!((reported - slept).abs() < 0.5, "{source}: {reported} s of {slept} s");
         let lost = trace.stats().number("lost");
         text.push(format!(
             "{source}: {counted} switches, CPUs went {away} times and came {back} times, {lost} events lost, {lacking} threads lack some in gaps"

@@ -66,7 +66,7 @@ fn prefer() {
 /// `audio` waits for a lock of `ui-params`, which `hog-1` and `hog-2` keep from its CPU. `lock` acquires it, and its return value holds it.
 fn inversion<Guard>(lock: impl Fn() -> Guard + Sync) {
     let (held, is_held) = channel();
-    let (tell, told) = channel();
+    let (tell, reported) = channel();
     std::thread::scope(|scope| {
         let lock = &lock;
         let (done, are_done) = channel::<()>();
@@ -87,7 +87,7 @@ fn inversion<Guard>(lock: impl Fn() -> Guard + Sync) {
             tell.send(gettid()).expect("main waits");
             drop(lock());
         });
-        await_sleep(told.recv().expect("it says so"));
+        await_sleep(reported.recv().expect("it says so"));
         for hog in ["hog-1", "hog-2"] {
             let done = done.clone();
             scope.spawn(move || {
@@ -175,14 +175,14 @@ fn ticker() {
 /// `client` waits for a byte through a socket, until `server` has computed it.
 fn socket<Socket: Read + Write + Send>(make: impl FnOnce() -> (Socket, Socket)) {
     let (mut theirs, mut ours) = make();
-    let (tell, told) = channel();
+    let (tell, reported) = channel();
     std::thread::scope(|scope| {
         scope.spawn(move || {
             be("client", 10);
             tell.send(gettid()).expect("main waits");
             theirs.read_exact(&mut [0]).expect("read");
         });
-        await_sleep(told.recv().expect("it says so"));
+        await_sleep(reported.recv().expect("it says so"));
         scope.spawn(move || {
             be("server", 10);
             work(LATE);
@@ -234,7 +234,7 @@ fn direct_writes() {
 fn pipeline() {
     let (mut first, mut into_first) = pipe().expect("a pipe");
     let (mut second, mut into_second) = pipe().expect("a pipe");
-    let (tell, told) = channel();
+    let (tell, reported) = channel();
     std::thread::scope(|scope| {
         let tell_too = tell.clone();
         scope.spawn(move || {
@@ -242,7 +242,7 @@ fn pipeline() {
             tell.send(gettid()).expect("main waits");
             second.read_exact(&mut [0]).expect("read");
         });
-        await_sleep(told.recv().expect("it says so"));
+        await_sleep(reported.recv().expect("it says so"));
         scope.spawn(move || {
             be("filter", 10);
             tell_too.send(gettid()).expect("main waits");
@@ -250,7 +250,7 @@ fn pipeline() {
             work(Duration::from_millis(2));
             into_second.write_all(&[1]).expect("write");
         });
-        await_sleep(told.recv().expect("it says so"));
+        await_sleep(reported.recv().expect("it says so"));
         scope.spawn(move || {
             be("source", 10);
             work(LATE);
@@ -265,7 +265,7 @@ fn fork_join() {
     std::thread::scope(|scope| {
         scope.spawn(|| {
             be("boss", 20);
-            let (tell, told) = channel();
+            let (tell, reported) = channel();
             std::thread::scope(|scope| {
                 for (name, length) in [("quick-1", 2), ("quick-2", 2), ("straggler", 60)] {
                     let tell = tell.clone();
@@ -276,7 +276,7 @@ fn fork_join() {
                     });
                 }
                 for _ in 0..3 {
-                    told.recv().expect("a worker is done");
+                    reported.recv().expect("a worker is done");
                 }
             });
         });
@@ -288,7 +288,7 @@ fn fork_join() {
 fn convoy() {
     const TURNS: u32 = 3;
     let lock = Mutex::new(());
-    let (tell, told) = channel();
+    let (tell, reported) = channel();
     let (held, is_held) = channel();
     std::thread::scope(|scope| {
         let lock = &lock;
@@ -307,7 +307,7 @@ fn convoy() {
                     work(LATE / TURNS);
                 }
             });
-            let thread = told.recv().expect("it says so");
+            let thread = reported.recv().expect("it says so");
             match turn {
                 1 => is_held.recv().expect("it holds the lock"),
                 _ => await_sleep(thread),
@@ -392,7 +392,7 @@ fn kernel_locks() {
 fn kernel_lock() {
     let missing = memory::Missing::new(1);
     let (_data, into) = pipe().expect("a pipe");
-    let (tell, told) = channel();
+    let (tell, reported) = channel();
     std::thread::scope(|scope| {
         let (missing, into) = (&missing, &into);
         scope.spawn(move || {
@@ -406,7 +406,7 @@ fn kernel_lock() {
             be("holder", 15);
             missing.write_to(into.as_fd(), 0);
         });
-        told.recv().expect("a fault");
+        reported.recv().expect("a fault");
         scope.spawn(move || {
             be("audio", 20);
             let mut into = into;

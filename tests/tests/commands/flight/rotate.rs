@@ -138,6 +138,8 @@ fn no_more_files_are_kept_than_wanted_or_than_the_disk_may_hold() {
             _ => bytes <= 1500 << 10 || count == 1,
         };
         assert!(is_within, "{bytes} bytes: {left:?}");
+        let complete = &left[..count - 1];
+        assert!(complete.iter().all(|path| size(path) <= 512 << 10), "{left:?}");
         let last = said.rsplit("the last is ").next().expect("it is named").trim();
         assert_eq!(left.last(), Some(&PathBuf::from(last.lines().next().expect("a line"))));
         read_alone(&left);

@@ -155,8 +155,8 @@ fn of_twenty_recorders_with_one_name_one_records_and_the_others_are_reported() {
     // A later recorder reports the owner and touches nothing.
     let before = names(&folder);
     let done = folder.fxtrec(["-o", "t.fxt", "--", "touch", "ran"]).expect(125);
-    let told = format!("process {} (fxtrec) is recording to it", winner.id());
-    assert!(done.stderr.contains(&told), "{}", done.stderr);
+    let reported = format!("process {} (fxtrec) is recording to it", winner.id());
+    assert!(done.stderr.contains(&reported), "{}", done.stderr);
     assert_eq!(names(&folder), before);
     let done = folder.fxtrec(["convert", "t.fxt.old", "t.fxt"]);
     assert_ne!(done.code, 0, "{}", done.stderr);

@@ -157,8 +157,8 @@ fn threads_that_nobody_has_are_an_error_that_names_those_like_them() {
         assert!(done.stderr.contains("no thread matches --comm 'sleap'"), "{}", done.stderr);
         assert!(done.stderr.contains("did you mean 'sleep'?"), "{}", done.stderr);
     }
-    let nobody = recorded.run(&["report", "t.fxt", "--pid", "4194304"]).expect(125);
-    assert!(nobody.stderr.contains("no thread matches --pid 4194304"), "{}", nobody.stderr);
+    let no_thread = recorded.run(&["report", "t.fxt", "--pid", "4194304"]).expect(125);
+    assert!(no_thread.stderr.contains("no thread matches --pid 4194304"), "{}", no_thread.stderr);
 }
 
 #[test]

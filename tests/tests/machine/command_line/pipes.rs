@@ -98,14 +98,14 @@ fn losses_are_reported_even_when_no_summary_is_wanted() {
     if !may_record() {
         return;
     }
-    for (option, told) in [("-q", true), ("--no-summary", true), ("-qq", false)] {
+    for (option, reported) in [("-q", true), ("--no-summary", true), ("-qq", false)] {
         let (reader, running, said) = unread(option);
         let trace = Trace::of(reader);
         let said = std::fs::read_to_string(&said);
         let done = running.finish().expect(0);
         let said = std::fs::read_to_string(done.path("said")).or(said).unwrap();
         assert!(trace.lost > 0, "the pipe cannot have held all of it");
-        assert_eq!(said.contains("fxtrec: LOST "), told, "{option}: {said}");
+        assert_eq!(said.contains("fxtrec: LOST "), reported, "{option}: {said}");
         assert!(!said.contains("recorded"), "no summary: {said}");
     }
 }

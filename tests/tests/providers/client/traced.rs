@@ -80,7 +80,7 @@ fn records_of_the_crate_log_are_log_records_and_go_to_another_logger_as_well() {
 #[test]
 fn calls_of_functions_with_the_attribute_are_spans_whichever_way_they_end() {
     let archive = traced("attribute", &[]);
-    let told: Vec<String> = archive
+    let reported: Vec<String> = archive
         .events
         .iter()
         .map(|event| {
@@ -114,7 +114,7 @@ fn calls_of_functions_with_the_attribute_are_spans_whichever_way_they_end() {
         "async end app/a request",
         "async end app/a request",
     ];
-    assert_eq!(told, expected);
+    assert_eq!(reported, expected);
     let ids = |wanted: fn(EventKind) -> Option<u64>| {
         let found =
             archive.events.iter().filter_map(|event| Some((wanted(event.kind)?, event.thread)));

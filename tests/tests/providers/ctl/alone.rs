@@ -69,10 +69,10 @@ fn a_running_recorder_is_asked_for_a_snapshot_and_no_other_process_is_touched() 
     wait::until("the snapshot", || snapshot.exists() && is_whole(&folder, "app.1.fxt"));
     assert!(!Trace::read(&snapshot).switches.is_empty());
     let pid = circular.id().to_string();
-    let told = folder.fxtrec(["ctl", "--json", "snapshot", "-p", &pid]).expect(0);
-    let told: serde_json::Value = serde_json::from_str(&told.stdout).expect("JSON");
-    assert_eq!(told["pid"], circular.id());
-    assert_eq!(told["beside"], output.as_str());
+    let reported = folder.fxtrec(["ctl", "--json", "snapshot", "-p", &pid]).expect(0);
+    let reported: serde_json::Value = serde_json::from_str(&reported.stdout).expect("JSON");
+    assert_eq!(reported["pid"], circular.id());
+    assert_eq!(reported["beside"], output.as_str());
     assert!(!circular.is_over(), "it goes on");
     circular.kill();
 

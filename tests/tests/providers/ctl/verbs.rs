@@ -184,8 +184,8 @@ fn changes_of_state_and_alerts_are_reported_as_they_come() {
     daemon.wait_for_applications(1);
     daemon.ctl(&["start", "-o", "w.fxt", "--categories", "app*"]).expect(0);
     // The application may raise alerts before everything records.
-    let told: Vec<Value> = (0..5).map(|_| next()).collect();
-    let of = |key: &str| told.iter().filter_map(|line| line[key].as_str()).collect::<Vec<_>>();
+    let reported: Vec<Value> = (0..5).map(|_| next()).collect();
+    let of = |key: &str| reported.iter().filter_map(|line| line[key].as_str()).collect::<Vec<_>>();
     assert_eq!(of("state"), ["initialized", "starting", "started"]);
     assert_eq!(of("alert"), ["look here", "a name that is"], "cut to what an alert has room for");
     assert!(application.finish().success());

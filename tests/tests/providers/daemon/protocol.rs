@@ -98,7 +98,7 @@ fn run_to_end(command: &mut Command) -> String {
 }
 
 /// The outcome of a request: the state after it, or the error.
-fn told<T: std::fmt::Debug>(client: &mut Client, result: Result<T, ClientError>) -> String {
+fn reported<T: std::fmt::Debug>(client: &mut Client, result: Result<T, ClientError>) -> String {
     match result {
         Ok(_) => client.status().expect("it answers").state.name().to_owned(),
         Err(ClientError::Refused(error)) => format!("{error:?}"),
@@ -158,7 +158,7 @@ fn every_request_gets_the_answer_of_the_table_in_every_state_that_lasts() {
                 3 => client.terminate().map(drop),
                 _ => client.snapshot(output()).map(drop),
             };
-            assert_eq!(told(&mut client, answer), expected, "request {request} when {state:?}");
+            assert_eq!(reported(&mut client, answer), expected, "request {request} when {state:?}");
             drop(client);
             daemon.wait_for(SessionState::Ready);
         }
@@ -177,7 +177,7 @@ fn answers(daemon: &Daemon, allowed: &[usize]) -> Vec<(usize, String)> {
             3 => client.terminate().map(drop),
             _ => client.snapshot(output()).map(drop),
         };
-        (request, told(&mut client, answer))
+        (request, reported(&mut client, answer))
     });
     refused.collect()
 }
@@ -289,8 +289,10 @@ fn a_bad_initialize_is_explained_and_closes_the_connection() {
     for (field, config) in bad {
         let mut client = daemon.client();
         let error = refused(client.initialize(config, create(&daemon.path("any.fxt"))));
-        let ControllerError::BadRequest { field: told, .. } = &error else { panic!("{error:?}") };
-        assert_eq!(told, field);
+        let ControllerError::BadRequest { field: reported, .. } = &error else {
+            panic!("{error:?}")
+        };
+        assert_eq!(reported, field);
         let closed = client.status().expect_err("it is closed");
         assert!(matches!(closed, ClientError::Closed { .. }), "{closed}");
     }

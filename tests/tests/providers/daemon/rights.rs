@@ -122,14 +122,14 @@ fn a_user_cannot_take_the_places_of_all_other_applications() {
         wait::until("the third to be turned away", || {
             matches!(third.receive(&mut [0; 64]), Ok(Received::End))
         });
-        let told = daemon.client().providers().expect("it answers");
-        assert_eq!((named(&told.providers), told.turned_away), (vec!["one", "two"], 1));
+        let reported = daemon.client().providers().expect("it answers");
+        assert_eq!((named(&reported.providers), reported.turned_away), (vec!["one", "two"], 1));
     });
     // Root's connections are not counted with them, nor limited by them.
     let _of_root = ["three", "four", "five"].map(|name| daemon.provider(name));
     daemon.wait_for_provider("five");
-    let told = daemon.client().providers().expect("it answers");
-    assert_eq!((told.providers.len(), told.turned_away), (5, 1));
+    let reported = daemon.client().providers().expect("it answers");
+    assert_eq!((reported.providers.len(), reported.turned_away), (5, 1));
     let ctl = binary::command()
         .args(["ctl", "providers", "--socket"])
         .arg(daemon.control())

@@ -66,9 +66,9 @@ pub(super) fn agreement(provider: &Provider, name: &str, lines: &[String], trace
         let slept = asleep.zip(back).filter(|(asleep, back)| back.saturating_sub(*asleep) >= SLEPT);
         if slept.is_none() {
             // The kernel omitted a switch, which the trace shows at the thread's next event.
-            let mut told = trace.switches.iter().filter(|it| it.inferred && it.time >= begin);
-            let told = told.any(|it| it.incoming == thread || it.outgoing == thread);
-            assert!(told, "{span:?}: out at {asleep:?}, in at {back:?}");
+            let mut reported = trace.switches.iter().filter(|it| it.inferred && it.time >= begin);
+            let reported = reported.any(|it| it.incoming == thread || it.outgoing == thread);
+            assert!(reported, "{span:?}: out at {asleep:?}, in at {back:?}");
             inferred += 1;
             continue;
         }

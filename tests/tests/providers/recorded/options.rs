@@ -40,10 +40,10 @@ fn applications_are_left_alone_when_that_is_asked_for() {
         command.args(options).args(["-o", "t.fxt", "--", "sh", "-c", script]);
         folder.run(command.env_remove("FXTREC_PROVIDER_SOCKET"))
     };
-    let told = run(&[]);
-    assert!(told.stdout.starts_with("<@fxtrec-providers-"), "{}", told.stdout);
-    assert!(!told.stderr.contains("providers"), "nobody came: {}", told.stderr);
-    assert_ne!(told.stdout, run(&[]).stdout, "nobody can guess it");
+    let reported = run(&[]);
+    assert!(reported.stdout.starts_with("<@fxtrec-providers-"), "{}", reported.stdout);
+    assert!(!reported.stderr.contains("providers"), "nobody came: {}", reported.stderr);
+    assert_ne!(reported.stdout, run(&[]).stdout, "nobody can guess it");
     let alone = run(&["--no-providers"]);
     assert_eq!(alone.stdout, "<>\n", "{}", alone.stderr);
 }

@@ -27,12 +27,12 @@ fn assert_nothing_is_missing(mode: &str, programs: &[String]) {
             panic!("{mode}, {program}: nothing was recorded, and fxtrec says {}", done.stderr);
         };
         let begun = provider.events.iter().filter(|it| it.kind == EventKind::DurationBegin).count();
-        let told = provider.stats["dropped"] as usize;
+        let reported = provider.stats["dropped"] as usize;
         if done.stderr.contains(TOO_LATE) {
             continue;
         }
-        assert_eq!(begun + told, 3, "{mode}, {program}: {}", done.stderr);
-        whole += usize::from(told == 0 && provider.events.len() == 6);
+        assert_eq!(begun + reported, 3, "{mode}, {program}: {}", done.stderr);
+        whole += usize::from(reported == 0 && provider.events.len() == 6);
     }
     // Whatever else runs on the machine, the exception must stay rare.
     assert!(whole * 10 >= programs.len() * 9, "{mode}: {whole} of {} were whole", programs.len());

@@ -58,7 +58,7 @@ fn a_record_in_the_making_is_seen_once_it_is_whole() {
     assert_eq!(numbers(&follow(&provider, &mut cursor).rolling), [1, 3]);
 }
 
-/// Memory in which a writer executes one store before each load, from a given load on.
+/// Memory in which a writer executes one store before each load, starting at a given load.
 struct WrittenTo {
     words: RefCell<Vec<u64>>,
     stores: RefCell<std::vec::IntoIter<(usize, u64)>>,

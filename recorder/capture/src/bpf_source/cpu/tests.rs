@@ -98,8 +98,8 @@ fn a_thread_outside_the_scope_is_told_while_one_in_scope_waits_for_its_cpu() {
     let mut decoder = Decoder::new(Cpu(3), Some(ScopeBy::Thread), None);
     assert!(events(&mut decoder, name(8, "eight")).is_empty());
     let comm = Comm::from_bytes(b"eight");
-    let told = events(&mut decoder, switch(true, false));
-    assert_eq!(told[1..], [Kind::Occupant { cpu: Cpu(3), tid: Tid(8), prio: 98, comm }]);
+    let reported = events(&mut decoder, switch(true, false));
+    assert_eq!(reported[1..], [Kind::Occupant { cpu: Cpu(3), tid: Tid(8), prio: 98, comm }]);
     let mut decoder = Decoder::new(Cpu(3), Some(ScopeBy::Thread), None);
     assert_eq!(events(&mut decoder, switch(false, false)).len(), 1);
     let mut decoder = Decoder::new(Cpu(3), Some(ScopeBy::Thread), None);
@@ -111,7 +111,7 @@ fn a_thread_outside_the_scope_is_told_while_one_in_scope_waits_for_its_cpu() {
     assert_eq!(events(&mut decoder, elsewhere), [expected]);
 }
 
-/// A record of this kind and time; if it is about a thread, that is thread 7.
+/// A record of this kind and time; a record about a thread is about thread 7.
 pub(super) fn raw(kind: RecordKind, flags: u8, time: u64) -> RawRecord {
     let mut raw = RawRecord::default();
     raw[..8].copy_from_slice(&time.to_ne_bytes());
@@ -172,7 +172,7 @@ fn records_wait_for_their_turn_with_what_they_tell_of_the_next() {
         "what the new queue says is of the move"
     );
     assert_eq!(hand_out(&mut held, &mut decoder, 45), of(&[(40, "Lost")]));
-    assert_eq!((held.lost(), decoder.told_lost, decoder.unknown), (0, 7, 1));
+    assert_eq!((held.lost(), decoder.reported_lost, decoder.unknown), (0, 7, 1));
     assert_eq!(hand_out(&mut held, &mut decoder, u64::MAX), of(&[(50, "Wake")]));
     assert_eq!((held.first(), held.records.len()), (None, 0));
     // The last record reported a later switch.
@@ -211,7 +211,7 @@ fn slice(stolen: u64) -> Record {
 }
 
 /// The stolen time that is reported with a switch.
-fn told(decoder: &mut Decoder, prev: u32, next: u32) -> Option<u64> {
+fn reported(decoder: &mut Decoder, prev: u32, next: u32) -> Option<u64> {
     events(decoder, switch(prev, next)).into_iter().find_map(|kind| match kind {
         Kind::Slice(facts) => Some(facts.steal.0),
         _ => None,
@@ -222,13 +222,13 @@ fn told(decoder: &mut Decoder, prev: u32, next: u32) -> Option<u64> {
 fn what_befell_a_slice_is_told_when_both_its_ends_are_known() {
     let mut decoder = Decoder::new(Cpu(1), None, None);
     assert!(events(&mut decoder, slice(900)).is_empty());
-    assert_eq!(told(&mut decoder, 1, 2), None, "it goes back to before the recording");
+    assert_eq!(reported(&mut decoder, 1, 2), None, "it goes back to before the recording");
     events(&mut decoder, slice(30));
-    assert_eq!(told(&mut decoder, 2, 3), Some(30));
-    assert_eq!(told(&mut decoder, 3, 2), None, "nothing more");
+    assert_eq!(reported(&mut decoder, 2, 3), Some(30));
+    assert_eq!(reported(&mut decoder, 3, 2), None, "nothing more");
     events(&mut decoder, slice(40));
     decoder.began = false;
-    assert_eq!(told(&mut decoder, 2, 3), None, "something was lost");
+    assert_eq!(reported(&mut decoder, 2, 3), None, "something was lost");
 }
 
 #[test]
@@ -294,9 +294,9 @@ fn with_a_scope_what_befell_slices_out_of_it_is_not_told() {
     let mut narrow = Decoder::new(Cpu(1), Some(ScopeBy::Thread), None);
     events(&mut narrow, switch(1, 2));
     events(&mut narrow, slice(30));
-    assert_eq!(told(&mut narrow, 5, 1), None, "of more slices than one");
+    assert_eq!(reported(&mut narrow, 5, 1), None, "of more slices than one");
     events(&mut narrow, slice(20));
-    assert_eq!(told(&mut narrow, 1, 5), Some(20));
+    assert_eq!(reported(&mut narrow, 1, 5), Some(20));
 }
 
 fn table(rows: &str, mask: &str, plus: &str) -> StateTable {

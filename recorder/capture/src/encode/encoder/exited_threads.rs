@@ -1,4 +1,4 @@
-//! Names kept apart from the events, for a trace that keeps only its last part.
+//! Names that are kept separately from the events, for a trace that keeps only its last part.
 //!
 //! Such a trace may still show threads that have ended. Their names are kept here until the trace contains no more of their events.
 
@@ -42,7 +42,7 @@ pub(super) struct ExitedThreads {
     threads: VecDeque<ExitedThread>,
     /// How many were forgotten.
     forgotten: u64,
-    /// For each id, the threads that had it: their numbers in `threads`, counting those that were forgotten.
+    /// For each id, the threads that had it: their numbers in `threads`, including those that were forgotten.
     of: FxHashMap<Tid, VecDeque<u64>>,
 }
 

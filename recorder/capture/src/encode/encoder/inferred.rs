@@ -86,7 +86,7 @@ impl<L: Lanes> Encoder<L> {
             // The previous task is one that the kernel does not report.
             self.silent.push(cpu);
         }
-        // A thread that took part in a takeover no longer exists, and neither does a thread whose id was taken over.
+        // A thread whose id was taken over no longer exists, and neither does a thread that took part in the takeover.
         let state = match takeover || !known {
             true => OutgoingState { fxt: ThreadState::Dead, detail: None },
             false => unseen_state(before.koid),
@@ -110,8 +110,8 @@ impl<L: Lanes> Encoder<L> {
         Ok(())
     }
 
-    /// A thread has executed a program. If a thread other than the main thread did, it has the main thread's id from now on, and the thread
-    /// with its old id is gone.
+    /// A thread has executed a program. If a thread other than the main thread did, it has the main thread's id from now on, and no thread
+    /// has its old id.
     pub(super) fn executed(&mut self, time: Nanos, cpu: Cpu, slot: Slot) -> Result<(), Closed> {
         let current = self.chains.of(cpu).current();
         let before = current.filter(|at| self.threads.thread(at.slot).koid == at.koid);

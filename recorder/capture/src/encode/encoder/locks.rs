@@ -19,7 +19,7 @@ use fxtrec_units::Tid;
 pub(super) type Contended = HashMap<Tid, KernelLock>;
 
 impl<L: Lanes> Encoder<L> {
-    /// Drops the futex owner unless it is possible: a known thread other than `waiter`, of the same process. A program may write anything
+    /// Drops the futex owner unless it is plausible: a known thread other than `waiter`, of the same process. A program may write anything
     /// into its memory.
     #[cold]
     pub(super) fn with_owner(

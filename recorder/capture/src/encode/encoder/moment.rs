@@ -8,7 +8,7 @@ use rustc_hash::{FxHashMap, FxHashSet};
 use super::{Encoder, cpu_number};
 use crate::encode::Closed;
 use crate::encode::chain::{Chain, Occupant};
-use crate::encode::moment::{Label, Moment, RunnableThread, Span, Track};
+use crate::encode::moment::{Label, MachineState, RunnableThread, Span, Track};
 use crate::encode::probes::interrupts::{Name, PROCESS, thread_of};
 use crate::encode::threads::{Announced, IDLE, Naming};
 use crate::encode::{unrecorded, weight};
@@ -17,8 +17,8 @@ use fxtrec_units::{Cpu, Nanos};
 impl<L: Lanes> Encoder<L> {
     /// The current state of the machine according to the trace. Only an encoder with a [`Watch`](crate::flight::watch::Watch) knows which
     /// threads wait for a CPU.
-    pub fn present(&mut self) -> Moment {
-        let mut moment = Moment::default();
+    pub fn present(&mut self) -> MachineState {
+        let mut moment = MachineState::default();
         let living = self.living();
         for (cpu, chain) in self.chains.all() {
             if let Some(koid) = chain.shown.filter(|koid| !chain.has_gap() && living.contains(koid))
@@ -73,11 +73,11 @@ impl<L: Lanes> Encoder<L> {
         }
     }
 
-    /// Ends a piece of the trace at `time`, and closes everything that is open in it. Returns the beginning of the next piece: the names of
+    /// Ends a part of the trace at `time`, and closes everything that is open in it. Returns the beginning of the next part: the names of
     /// everything in the trace, and the current state of the machine.
     ///
     /// # Errors
-    /// [`Closed`] if the trace accepts no more records.
+    /// Returns [`Closed`] if the trace accepts no more records.
     pub fn rotate(&mut self, time: Nanos) -> Result<Vec<u8>, Closed> {
         self.let_go_of_the_past();
         let moment = self.present();
@@ -111,7 +111,7 @@ impl<L: Lanes> Encoder<L> {
         written.map(|thread| thread.koid).chain(unrecorded).chain([Koid(0)]).collect()
     }
 
-    /// Forgets threads that only an earlier piece can name: ended threads, on CPUs and as wakers.
+    /// Forgets threads that only an earlier part can name: ended threads, on CPUs and as wakers.
     fn let_go_of_the_past(&mut self) {
         let living = self.living();
         for chain in self.chains.all_mut() {

@@ -25,7 +25,7 @@ impl<L: Lanes> Encoder<L> {
     /// names are kept: see [`Encoder::keep_departed`].
     ///
     /// # Errors
-    /// [`Closed`] if the trace accepts no more records.
+    /// Returns [`Closed`] if the trace accepts no more records.
     pub fn owner(&mut self, tid: Tid, time: Nanos) -> Result<Owner, Closed> {
         if let Some(owner) = self.departed_owner(tid, time) {
             return Ok(owner);

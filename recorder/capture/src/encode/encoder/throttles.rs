@@ -77,7 +77,7 @@ impl<L: Lanes> Encoder<L> {
         Ok(Some(out.id))
     }
 
-    /// A period is over; this became known at `time`.
+    /// A throttled period has ended; this became known at `time`.
     fn end_period(&mut self, time: Nanos, over: Over) -> Result<(), Closed> {
         let kind = EventKind::AsyncEnd { id: over.id };
         let cpu = cpu_arg(over.cpu);
@@ -103,7 +103,7 @@ impl<L: Lanes> Encoder<L> {
         Ok(())
     }
 
-    /// Events were lost: it is unknown which periods are over.
+    /// Events were lost: it is unknown which throttled periods have ended.
     #[cold]
     pub(super) fn doubt_periods(&mut self, time: Nanos) -> Result<(), Closed> {
         let open = self.periods.lose();

@@ -3,7 +3,7 @@
 use fxt_writer::Koid;
 use fxt_writer::lanes::Lanes;
 
-use super::{Encoder, Side, Words, nobody, unseen_state};
+use super::{Encoder, Side, Words, not_recorded, unseen_state};
 use crate::encode::Closed;
 use crate::encode::threads::weight::{self, weight};
 use crate::encode::threads::{IDLE, Slot};
@@ -87,8 +87,8 @@ impl<L: Lanes> Encoder<L> {
         }
         let out = match shown {
             Some(Koid(0)) => Side { koid: Koid(0), weight: weight::IDLE },
-            Some(koid) if koid != nobody(cpu).koid => Side { koid, weight: weight::NICE_0 },
-            _ => nobody(cpu),
+            Some(koid) if koid != not_recorded(cpu).koid => Side { koid, weight: weight::NICE_0 },
+            _ => not_recorded(cpu),
         };
         self.stats.occupants += 1;
         let words = Words::inferred(unseen_state(out.koid));

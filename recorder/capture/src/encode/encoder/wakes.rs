@@ -6,7 +6,7 @@ use fxt_writer::lanes::Lanes;
 use fxt_writer::record::{Event as EventRecord, EventKind, Wakeup};
 use fxt_writer::{Arg, Koid, Text, ThreadName, Value};
 
-use super::{Encoder, cpu_number, ticks, told};
+use super::{Encoder, cpu_number, known_comm, ticks};
 use crate::encode::Closed;
 use crate::encode::strings;
 use crate::encode::threads::weight::weight;
@@ -29,7 +29,7 @@ fn kind_of(origin: &Origin) -> Text<'static> {
     }
 }
 
-/// The argument for the name, except for packets: there the name says which hosts communicate, which is secret.
+/// The argument for the name; a packet has none, because its name says which hosts communicate, which is secret.
 fn name_arg(origin: Option<Origin>) -> Text<'static> {
     match origin {
         Some(Origin::Packet(_)) => strings::PACKET,
@@ -60,7 +60,7 @@ fn name_of<'a>(origin: &'a Origin, kernel: &'a KernelSymbols) -> Option<Cow<'a, 
 
 impl<L: Lanes> Encoder<L> {
     /// A wake-up of a thread without new or uncertain facts, by the thread that has the CPU or by an interrupt. Does the same writing and
-    /// bookkeeping for it as [`Encoder::wake`]. Returns false, without doing anything, for any other event.
+    /// bookkeeping for it as [`Encoder::wake`]. Returns false, and does nothing, for any other event.
     #[inline(always)]
     pub(super) fn plain_wake(
         &mut self,
@@ -135,7 +135,7 @@ impl<L: Lanes> Encoder<L> {
         let origin = self.origin.take_if(|(on, _)| *on == cpu).map(|(_, origin)| origin);
         let slot = match wake.kind {
             WakeKind::New => self.threads.woken_new(time, wake),
-            _ => self.threads.get(wake.tid, told(&wake.comm)),
+            _ => self.threads.get(wake.tid, known_comm(&wake.comm)),
         };
         let announced = self.threads.thread_mut(slot).waker.take();
         if matches!(self.threads.run(slot), Run::Running | Run::Runnable) {
@@ -268,7 +268,7 @@ impl<L: Lanes> Encoder<L> {
     /// A thread or interrupt begins to wake a thread. The wake-up itself may follow on another CPU, where its waker is unknown.
     fn waking(&mut self, time: Nanos, wake: &Wake, current: Slot) -> Result<(), Closed> {
         self.stats.wakings += 1;
-        let slot = self.threads.get(wake.tid, told(&wake.comm));
+        let slot = self.threads.get(wake.tid, known_comm(&wake.comm));
         if self.narrow && !self.threads.thread(slot).in_scope {
             return Ok(());
         }

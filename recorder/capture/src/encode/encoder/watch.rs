@@ -85,7 +85,7 @@ impl<L: Lanes> Encoder<L> {
         self.measured(time, incoming, queue)
     }
 
-    /// Called instead of [`watch_switch`](Self::watch_switch) for a switch without facts, in a recording of all threads: hardly any
+    /// Called instead of [`watch_switch`](Self::watch_switch) for a switch without facts, in a recording of all threads; there, hardly any
     /// duration meets a trigger.
     #[inline]
     pub(super) fn watch_plain_switch(
@@ -151,7 +151,7 @@ impl<L: Lanes> Encoder<L> {
         Ok(())
     }
 
-    /// A wait was written in which a quota kept the thread from running. The rest of it is a wait for the CPU.
+    /// A wait was written in which a quota kept the thread from running. The rest of this time is a wait for the CPU.
     #[cold]
     fn watch_throttled(
         &mut self,
@@ -182,7 +182,7 @@ impl<L: Lanes> Encoder<L> {
         }
     }
 
-    /// An event shows that a thread has a CPU, perhaps in place of the expected thread.
+    /// An event shows that a thread has a CPU, perhaps instead of the expected thread.
     #[inline]
     pub(super) fn watch_found(&mut self, time: Nanos, cpu: Cpu, before: Option<Slot>, now: Slot) {
         if self.watch.is_some() {
@@ -275,7 +275,7 @@ impl<L: Lanes> Encoder<L> {
     /// An application's span has ended on the thread with this koid, and is long enough for `trigger`.
     ///
     /// # Errors
-    /// [`Closed`] when the trace accepts no more records.
+    /// Returns [`Closed`] when the trace accepts no more records.
     pub fn span(
         &mut self,
         trigger: usize,
@@ -294,7 +294,7 @@ impl<L: Lanes> Encoder<L> {
         self.lasted(is_met.then_some(trigger), (since, time), (None, slot, Some(from)))
     }
 
-    /// Reports that an interval has met a trigger, if it has met one.
+    /// Reports an interval that has met a trigger, if any.
     fn lasted(
         &mut self,
         met: Option<usize>,
@@ -310,7 +310,7 @@ impl<L: Lanes> Encoder<L> {
     /// A provider raised an alert. `from` describes the provider in messages.
     ///
     /// # Errors
-    /// [`Closed`] when the trace accepts no more records.
+    /// Returns [`Closed`] when the trace accepts no more records.
     pub fn alert(&mut self, time: Nanos, name: &str, from: &str) -> Result<(), Closed> {
         let Some(trigger) = self.watch.as_ref().and_then(|watch| watch.alert(name)) else {
             return Ok(());
@@ -378,7 +378,7 @@ impl<L: Lanes> Encoder<L> {
         }
     }
 
-    /// An event without a length has met a trigger, at this time on this CPU.
+    /// An event without a length has met a trigger, at the current time on this CPU.
     fn fire_at(
         &mut self,
         (time, cpu): (Nanos, Cpu),

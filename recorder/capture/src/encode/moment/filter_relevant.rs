@@ -15,7 +15,7 @@ use fxt_writer::layout::{event, header, record_type, string_ref, thread_ref, wal
 use fxt_writer::{Koid, Text};
 use rustc_hash::{FxHashMap, FxHashSet};
 
-use super::{Moment, Track};
+use super::{MachineState, Track};
 use crate::encode::strings;
 
 const WORD: usize = size_of::<u64>();
@@ -23,9 +23,9 @@ const WORD: usize = size_of::<u64>();
 /// The category of fxtrec's own events, if the head does not register it as a string.
 const OWN: &[u8] = b"fxtrec";
 
-/// The records of `pieces` that matter to [`rewind`](super::rewind::rewind), with `now` at their end. `None` if this cannot be decided: a
-/// record is cut by the end of a piece, a record is malformed, or a duration is on a thread of the thread table.
-pub(super) fn filter_relevant(pieces: &[&[u8]], now: &Moment) -> Option<Vec<u8>> {
+/// The records of `pieces` that are relevant to [`rewind`](super::rewind::rewind), with `now` at their end. `None` if this cannot be
+/// determined: a record is cut by the end of a piece, a record is malformed, or a duration is on a thread of the thread table.
+pub(super) fn filter_relevant(pieces: &[&[u8]], now: &MachineState) -> Option<Vec<u8>> {
     let mut filter = Filter::new(now);
     for piece in pieces {
         let mut end = 0;
@@ -63,7 +63,7 @@ struct Filter<'a> {
 }
 
 impl<'a> Filter<'a> {
-    fn new(now: &Moment) -> Filter<'a> {
+    fn new(now: &MachineState) -> Filter<'a> {
         let mut filter = Filter {
             kept: Vec::new(),
             begun: false,
@@ -80,7 +80,7 @@ impl<'a> Filter<'a> {
         self.perhaps = self.unseen.iter().fold(0, |bits, koid| bits | bit(koid.0));
     }
 
-    /// `None` if the record has too few words, or is of a kind that this filter does not understand.
+    /// `None` if the record has too few words, or is of a kind that this filter does not know.
     #[inline(always)]
     fn take(&mut self, record: &'a [u8]) -> Option<()> {
         let first = word(record, 0)?;
@@ -119,7 +119,7 @@ impl<'a> Filter<'a> {
         word.is_none_or(|word| word & bit(cpu) == 0)
     }
 
-    /// Whether the thread may be one that waits at the end.
+    /// Whether the thread may be waiting at the end.
     #[inline(always)]
     fn concerns(&self, koid: u64) -> bool {
         self.perhaps & bit(koid) != 0
@@ -158,7 +158,7 @@ impl<'a> Filter<'a> {
         seen
     }
 
-    /// Keeps a record that has a time.
+    /// Keeps a record with a time.
     fn keep(&mut self, record: &[u8]) {
         let first = word(record, 0).unwrap_or_default();
         self.begun |=
@@ -209,7 +209,7 @@ fn bit(number: u64) -> u64 {
     1 << (number % 64)
 }
 
-/// Whether a string ref is the known string. An inline one begins `rest`.
+/// Whether a string ref is the known string. An inline name is at the beginning of `rest`.
 fn is(reference: u64, known: Text<'_>, text: &[u8], rest: &[u8]) -> bool {
     match known {
         Text::Indexed(index) if string_ref::INLINE.get(reference) == 0 => {
@@ -258,8 +258,8 @@ mod tests {
         Span { category: own("code"), name: own(name) }
     }
 
-    /// The beginning that the selected records give, which must be that of the whole trace.
-    fn begun(records: &[u8], now: &Moment) -> Moment {
+    /// The beginning that the selected records determine, which must be that of the whole trace.
+    fn begun(records: &[u8], now: &MachineState) -> MachineState {
         let essential = filter_relevant(&[records], now).expect("sound records");
         assert!(essential.len() <= records.len());
         let few = rewind(&head(), &[records], now).expect("a sound trace");
@@ -281,7 +281,7 @@ mod tests {
             add(EventKind::Instant, 1, "point");
         }
         add(EventKind::DurationEnd, 1, "outer");
-        let mut now = Moment::default();
+        let mut now = MachineState::default();
         now.spans.insert((Koid(7), Koid(2)), vec![span("before"), span("goes on")]);
         assert!(filter_relevant(&[&records], &now).expect("sound").len() < 400);
         let spans = begun(&records, &now).spans;
@@ -313,7 +313,7 @@ mod tests {
                 }
                 put(&mut records, kind, track(thread), ["code", "f"]);
             }
-            let mut now = Moment::default();
+            let mut now = MachineState::default();
             for (thread, depth) in (0..).zip(depths) {
                 now.spans.insert((Koid(7), Koid(thread)), vec![span("f"); depth]);
             }
@@ -337,7 +337,7 @@ mod tests {
             args: &[],
         };
         own.write(&mut records).expect("memory");
-        assert!(rewind(&head(), &[&records], &Moment::default()).expect("sound").is_none());
+        assert!(rewind(&head(), &[&records], &MachineState::default()).expect("sound").is_none());
         let switch = ContextSwitch {
             cpu: 3,
             time: Ticks(6),
@@ -348,16 +348,16 @@ mod tests {
         };
         let mut doubtful = records.clone();
         switch.write(&mut doubtful).expect("memory");
-        assert!(begun(&doubtful, &Moment::default()).cpus.is_empty(), "after a loss");
+        assert!(begun(&doubtful, &MachineState::default()).cpus.is_empty(), "after a loss");
         let mut sound = Vec::new();
         switch.write(&mut sound).expect("memory");
         let first = RunnableThread { koid: Koid(8), weight: 1024 };
-        assert_eq!(begun(&sound, &Moment::default()).cpus[&3], first);
+        assert_eq!(begun(&sound, &MachineState::default()).cpus[&3], first);
     }
 
     #[test]
     fn what_is_not_understood_is_left_to_who_reads_every_record() {
-        let now = Moment::default();
+        let now = MachineState::default();
         let mut records = Vec::new();
         put(&mut records, EventKind::DurationEnd, track(1), ["code", "f"]);
         let (first, second) = records.split_at(8);

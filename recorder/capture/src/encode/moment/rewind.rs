@@ -24,20 +24,20 @@ use fxtrec_sched::{Edge, Machine, Occupant, State, Switch, Thread};
 use rustc_hash::FxHashMap;
 
 use super::filter_relevant::filter_relevant;
-use super::{Label, Moment, RunnableThread, Span, Track};
+use super::{Label, MachineState, RunnableThread, Span, Track};
 use crate::encode::weight::NICE_0;
 use fxtrec_units::Nanos;
 
-/// When the trace of `pieces` begins, and the state of the machine at that time. `now` is the state at its end, and `head` has the
+/// When the trace of `pieces` begins, and the state of the machine at that time. `now` is the state at its end, and `head` contains the
 /// strings that the records of the pieces refer to.
 ///
 /// # Errors
-/// When the trace cannot be read.
+/// Returns an error when the trace cannot be read.
 pub fn rewind(
     head: &[u8],
     pieces: &[&[u8]],
-    now: &Moment,
-) -> Result<Option<(Nanos, Moment)>, Error> {
+    now: &MachineState,
+) -> Result<Option<(Nanos, MachineState)>, Error> {
     // Only a few of a million records matter.
     if let Some(records) = filter_relevant(pieces, now) {
         return rewind_trace(&mut Reader::new(head.chain(records.as_slice())), now);
@@ -50,11 +50,11 @@ pub fn rewind(
 /// The same as [`rewind`], for a trace that is read record by record.
 ///
 /// # Errors
-/// When the trace cannot be read.
+/// Returns an error when the trace cannot be read.
 pub fn rewind_trace(
     trace: &mut Reader<'_>,
-    now: &Moment,
-) -> Result<Option<(Nanos, Moment)>, Error> {
+    now: &MachineState,
+) -> Result<Option<(Nanos, MachineState)>, Error> {
     let mut past = Past::default();
     while let Some(item) = trace.next()? {
         past.take(&item.record);
@@ -137,7 +137,7 @@ impl Past {
         }
     }
 
-    fn conclude(self, now: &Moment) -> Moment {
+    fn conclude(self, now: &MachineState) -> MachineState {
         let first = self.cpus.iter().filter_map(|(cpu, first)| Some((*cpu, (*first)?)));
         let unchanged = now.cpus.iter().filter(|(cpu, _)| !self.cpus.contains_key(cpu));
         let cpus = first.chain(unchanged.map(|(cpu, contender)| (*cpu, *contender))).collect();
@@ -154,6 +154,6 @@ impl Past {
             spans.entry(track).or_default().extend(ended.into_iter().rev());
         }
         spans.retain(|_, open| !open.is_empty());
-        Moment { cpus, waiting, spans }
+        MachineState { cpus, waiting, spans }
     }
 }

@@ -42,7 +42,7 @@ pub enum Class {
     Interrupt,
 }
 
-/// What the samples of an event are turned into.
+/// The kind of event that the samples become.
 #[derive(Clone, Debug)]
 pub struct Entry {
     pub act: Act,
@@ -83,7 +83,7 @@ pub struct Catalog {
     by_name: FxHashMap<String, Text<'static>>,
     /// The requested system calls, by number.
     syscalls: Vec<Option<Text<'static>>>,
-    /// The requested system calls of 32-bit programs, which have other numbers.
+    /// The requested system calls of 32-bit programs, which use other numbers.
     syscalls_32: Vec<Option<Text<'static>>>,
     /// Whether system calls without a name are requested, too.
     unnamed_syscalls: bool,
@@ -94,7 +94,7 @@ impl Catalog {
     /// The string for a name, registered at the head of the trace.
     ///
     /// # Errors
-    /// [`TooManyNames`].
+    /// Returns [`TooManyNames`].
     pub fn text(&mut self, name: &str) -> Result<Text<'static>, TooManyNames> {
         if let Some(text) = self.by_name.get(name) {
             return Ok(*text);
@@ -117,7 +117,7 @@ impl Catalog {
     /// The samples of a tracepoint become instants, with the first 15 of its own fields as arguments.
     ///
     /// # Errors
-    /// [`TooManyNames`].
+    /// Returns [`TooManyNames`].
     pub fn tracepoint(
         &mut self,
         class: Class,
@@ -136,7 +136,7 @@ impl Catalog {
     /// Marks a system call as requested, and names it.
     ///
     /// # Errors
-    /// [`TooManyNames`].
+    /// Returns [`TooManyNames`].
     pub fn add_syscall(&mut self, number: usize, name: &str) -> Result<(), TooManyNames> {
         let text = self.text(name)?;
         set(&mut self.syscalls, number, text);
@@ -146,7 +146,7 @@ impl Catalog {
     /// Marks a system call of 32-bit programs as requested, and names it.
     ///
     /// # Errors
-    /// [`TooManyNames`].
+    /// Returns [`TooManyNames`].
     pub fn add_32_bit_syscall(&mut self, number: usize, name: &str) -> Result<(), TooManyNames> {
         let text = self.text(name)?;
         set(&mut self.syscalls_32, number, text);
@@ -161,7 +161,7 @@ impl Catalog {
     /// Names the vectors of soft interrupts, from 0 on.
     ///
     /// # Errors
-    /// [`TooManyNames`].
+    /// Returns [`TooManyNames`].
     pub fn name_softirqs(&mut self, names: &[String]) -> Result<(), TooManyNames> {
         self.softirqs = names.iter().map(|name| self.text(name)).collect::<Result<Vec<_>, _>>()?;
         Ok(())
@@ -181,8 +181,8 @@ impl Catalog {
         self.entries.get(usize::from(index.0))
     }
 
-    /// The events that are hits of the user probe of this name. Returns are left out if calls of the function are recorded, too: they end
-    /// the span that the call began.
+    /// The events that are hits of the user probe of this name. Returns are left out if calls of the same function are recorded too: they
+    /// end the span that the call began.
     pub fn probes_called(&self, name: &str) -> impl Iterator<Item = ExtraIndex> {
         let name = self.by_name.get(name).copied();
         let entries = (0..).map(ExtraIndex).zip(&self.entries);
@@ -233,7 +233,7 @@ impl Catalog {
         out
     }
 
-    /// The records that register the names from the one at index `first` on.
+    /// The records that register the names from index `first` on.
     pub fn names_from(&self, first: usize) -> impl Iterator<Item = StringRecord<'_>> {
         self.names.iter().enumerate().skip(first).filter_map(|(at, content)| {
             let index = StringRef::indexed(index_of(at)).ok()?;
@@ -249,7 +249,7 @@ fn set(calls: &mut Vec<Option<Text<'static>>>, number: usize, name: Text<'static
     calls[number] = Some(name);
 }
 
-/// The tracepoint's own fields: neither the common ones nor those that perf adds to its probes.
+/// The tracepoint's own fields, without the common ones and those that perf adds to its probes.
 pub fn own_fields(format: &Format) -> impl Iterator<Item = &Field> {
     let foreign = ["common_", "__probe_"];
     format.fields.iter().filter(move |field| !foreign.iter().any(|by| field.name.starts_with(by)))

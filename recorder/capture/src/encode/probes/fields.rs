@@ -39,7 +39,7 @@ pub struct FieldArg {
 }
 
 impl FieldArg {
-    /// The argument for a field of a tracepoint's format, shown as `show` says, or according to its type.
+    /// The argument for a field of a tracepoint's format, formatted as `show` says, or according to its type.
     pub fn new(name: Text<'static>, field: &Field, show: Option<Show>) -> FieldArg {
         let show = show.unwrap_or_else(|| suggested(field));
         FieldArg { name, at: field.offset, size: field.size, place: field.place, show }
@@ -169,7 +169,7 @@ fn list(content: &[u8], width: usize, signed: bool, scratch: &mut String) {
     }
 }
 
-/// Passes the arguments of a sample to `then`. `scratch` is a buffer for texts that is reused.
+/// Passes the arguments of a sample to `then`. `scratch` is a reusable buffer for texts.
 ///
 /// `None`, without a call of `then`, if the sample is too short for a field.
 pub fn with_args<R>(

@@ -7,8 +7,8 @@ use fxt_writer::{Koid, Text};
 
 use fxtrec_units::Cpu;
 
-/// The process of the pseudo-threads. Its koid is beyond every tid and its first generations, and beyond the ids of processes of inner pid
-/// namespaces, but within the 32 bits that readers keep.
+/// The process of the pseudo-threads. Its koid is greater than every tid of the first generations, and than the ids of processes of inner
+/// pid namespaces, but within the 32 bits that readers keep.
 pub const PROCESS: Koid = Koid(0xc000_0000);
 
 /// The pseudo-thread of a CPU.
@@ -20,7 +20,7 @@ pub fn thread_of(cpu: Cpu) -> Koid {
 pub enum Line {
     /// A device's, by its number.
     Hard(i64),
-    /// A soft one, by its vector.
+    /// A soft interrupt, identified by its vector.
     Soft(i64),
     /// An interrupt between CPUs or of a single CPU, by its index in the catalog.
     Vector(u16),
@@ -85,9 +85,9 @@ pub struct CpuInterrupts {
 }
 
 impl CpuInterrupts {
-    /// How many open interrupts, counted from the innermost, must be over when this one begins.
+    /// The number of open interrupts, counted from the innermost, that must have ended when this one begins.
     ///
-    /// Hard interrupts interrupt soft ones. No interrupt interrupts another of its own kind, and a soft one waits for hard ones.
+    /// Hard interrupts interrupt soft ones. No interrupt interrupts another of the same kind, and a soft one waits for hard ones.
     pub fn ended_by(&self, line: Line) -> usize {
         let lasts = |open: &&Open| {
             matches!(open.line, Line::Soft(_)) && !matches!(line, Line::Soft(_))
@@ -96,7 +96,7 @@ impl CpuInterrupts {
         self.open.iter().rev().take_while(|open| !lasts(open)).count()
     }
 
-    /// How many open interrupts are inside the one that ends now; `None` if its beginning was not recorded.
+    /// The number of open interrupts inside the one that ends now; `None` if its beginning was not recorded.
     pub fn inside_of(&self, line: Line) -> Option<usize> {
         self.open.iter().rev().position(|open| open.line == line)
     }
@@ -125,7 +125,7 @@ impl Interrupts {
         self.all().map(|(cpu, _)| cpu).collect()
     }
 
-    /// For each CPU with open interrupts: these, the outermost first.
+    /// For each CPU with open interrupts: these interrupts, the outermost first.
     pub fn all(&self) -> impl Iterator<Item = (Cpu, &[Open])> {
         let cpus = (0..).map(Cpu).zip(&self.0);
         let open = cpus.map(|(cpu, interrupts)| (cpu, interrupts.open.as_slice()));

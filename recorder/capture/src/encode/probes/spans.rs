@@ -13,7 +13,7 @@
 //! ```
 //!
 //! When a function returns, its stack pointer is at, or just above, its value at the call. If the same probe is called again at the same
-//! place, the earlier call has ended. For another probe, it may be a tail call.
+//! stack depth, the earlier call has ended. A call of another probe may be a tail call.
 
 use fxt_writer::{Koid, Text};
 use fxtrec_units::Nanos;
@@ -23,8 +23,8 @@ use rustc_hash::FxHashMap;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct SpanId(pub u16);
 
-/// By how many bytes the stack pointer at a return is above that at the call: the size of the return address, on machines that keep it on
-/// the stack.
+/// The number of bytes by which the stack pointer at a return exceeds that at the call: the size of the return address, on machines that
+/// keep it on the stack.
 const RETURN_ADDRESS: u64 =
     if cfg!(any(target_arch = "x86_64", target_arch = "x86")) { 8 } else { 0 };
 
@@ -48,7 +48,7 @@ pub struct Open {
     pub category: Text<'static>,
     /// The name of its begin.
     pub name: Text<'static>,
-    /// Whether it cannot end any more: its program is gone, but a system call inside it is still open.
+    /// Whether it can no longer end: its program has ended, but a system call inside it is still open.
     pub gone: bool,
     /// When it began.
     pub since: Nanos,
@@ -75,7 +75,7 @@ impl Stack {
         innermost.take_while(|open| matches!(open.frame, Frame::Syscall(_))).count()
     }
 
-    /// How many open spans are inside the function that returns now; `None` if its call was not recorded.
+    /// The number of open spans inside the function that returns now; `None` if its call was not recorded.
     pub fn inside_of_return(
         &self,
         id: SpanId,
@@ -93,7 +93,7 @@ impl Stack {
         })
     }
 
-    /// How many open spans are inside the system call that ends now; `None` if its beginning was not recorded.
+    /// The number of open spans inside the system call that ends now; `None` if its beginning was not recorded.
     pub fn inside_of_syscall(&self, number: i64) -> Option<usize> {
         self.open.iter().rev().position(|open| open.frame == Frame::Syscall(number))
     }
@@ -111,7 +111,7 @@ impl Stack {
         self.open.pop_if(|open| open.gone)
     }
 
-    /// The program is gone: none of its functions will end.
+    /// The program has ended: its functions will not return.
     pub fn lose_program(&mut self) {
         for open in &mut self.open {
             open.gone |= matches!(open.frame, Frame::Function(..));
@@ -150,11 +150,11 @@ pub struct Spans {
     losses: u32,
 }
 
-/// How many emptied stacks are kept.
+/// The number of empty stacks that are kept for reuse.
 const MAX_SPARE: usize = 64;
 
 impl Spans {
-    /// Ends and beginnings may be missing from now on: an end may belong to another span than the open one.
+    /// Ends and beginnings may be missing from now on: an end may belong to a span other than the open one.
     pub fn lose(&mut self) {
         self.losses = self.losses.wrapping_add(1);
     }

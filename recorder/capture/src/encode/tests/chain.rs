@@ -74,11 +74,11 @@ fn a_switch_record_of_the_kernel_gives_an_unseen_switch_its_own_time() {
 fn a_switch_record_of_the_kernel_about_the_thread_that_is_there_says_nothing_new() {
     let mut scene = Scene::new();
     scene.at(100, 0, switch(0, "R", 5));
-    scene.told();
+    scene.reported();
     scene.at(101, 0, running(5));
-    assert_eq!(scene.told(), [] as [&str; 0]);
+    assert_eq!(scene.reported(), [] as [&str; 0]);
     scene.at(110, 0, switch(5, "S", 0));
-    assert_eq!(scene.told(), ["110 cpu 0: 5 (1024) blocked -> 0 (idle)"]);
+    assert_eq!(scene.reported(), ["110 cpu 0: 5 (1024) blocked -> 0 (idle)"]);
     assert_eq!(scene.encoder.stats().inferred_switches, 0);
 }
 
@@ -107,9 +107,9 @@ fn an_inferred_switch_shows_the_weights_that_were_seen_last() {
     let mut scene = Scene::new();
     scene.at(100, 0, Switch { prev_prio: 139, next_prio: 50, ..switch(5, "S", 6) });
     scene.at(105, 1, LOST);
-    scene.told();
+    scene.reported();
     scene.at(110, 0, running(5));
-    assert_eq!(scene.told(), ["110 cpu 0: 6 (2147483647) blocked -> 5 (15) inferred=true"]);
+    assert_eq!(scene.reported(), ["110 cpu 0: 6 (2147483647) blocked -> 5 (15) inferred=true"]);
 }
 
 #[test]
@@ -117,7 +117,7 @@ fn a_loss_is_reported_where_it_happened_and_counted() {
     let mut scene = Scene::new();
     scene.at(100, 2, LOST);
     assert_eq!(
-        scene.told(),
+        scene.reported(),
         ["provider 1 reports BufferFilledUp", "100 999/999: fxtrec:lost count=3 cpu=2"]
     );
     scene.at(110, 2, LOST);
@@ -129,7 +129,7 @@ fn the_chain_continues_after_a_loss_and_the_cpu_is_not_taken_for_silent() {
     let mut scene = Scene::new();
     scene.at(100, 0, switch(5, "S", 0));
     scene.at(110, 0, LOST);
-    scene.told();
+    scene.reported();
     scene.at(120, 0, switch(8, "S", 9));
     assert_eq!(
         scene.scheduled(),
@@ -166,7 +166,7 @@ fn six_runs_and_its_main_thread_has_ended() -> Scene {
     scene.at(20, 1, fork((5, 6), (5, 5)));
     scene.at(30, 0, switch(0, "R", 6));
     scene.at(40, 1, switch(5, "Z", 0));
-    scene.told();
+    scene.reported();
     scene
 }
 
@@ -194,11 +194,11 @@ fn six_waits_and_its_main_thread_has_ended() -> Scene {
     scene.at(20, 0, fork((5, 6), (5, 5)));
     scene.at(21, 0, wakeup(6, 5));
     scene.at(30, 0, switch(5, "Z", 0));
-    scene.told();
+    scene.reported();
     scene
 }
 
-/// The records after it has become the main thread, which is switched out at `time` at the latest.
+/// The records after the thread has become the main thread, which is switched out at `time` at the latest.
 fn came_in_and_took_over(time: u64) -> [String; 2] {
     let main = 5 + SECOND;
     [
@@ -242,7 +242,7 @@ fn of_several_threads_the_one_that_could_run_took_over_the_main_threads_id() {
     // Its end will not be recorded.
     scene.at(23, 1, switch(8, "S", 0));
     scene.at(30, 0, switch(5, "Z", 0));
-    scene.told();
+    scene.reported();
     scene.at(100, 0, switch(5, "S", 7));
     assert_eq!(scene.scheduled()[..2], came_in_and_took_over(100));
 }
@@ -256,7 +256,7 @@ fn of_several_threads_that_could_run_none_is_taken_for_the_one_that_took_over() 
         scene.at(21, 0, wakeup(other, 5));
     }
     scene.at(30, 0, switch(5, "Z", 0));
-    scene.told();
+    scene.reported();
     scene.at(100, 0, switch(5, "S", 7));
     let main = 5 + SECOND;
     let came_in = format!("100 cpu 0: 0 (idle) running -> {main} (1024) inferred=true");
@@ -272,7 +272,7 @@ fn a_thread_that_a_main_thread_starts_after_its_takeover_is_not_taken_for_its_fo
     scene.at(120, 1, fork((5, 9), (5, 5)));
     scene.at(121, 1, wakeup(9, 5));
     scene.at(130, 1, switch(5, "S", 0));
-    scene.told();
+    scene.reported();
     scene.at(140, 0, switch(5, "S", 7));
     let main = 5 + SECOND;
     let came_in = format!("140 cpu 0: 0 (idle) running -> {main} (1024) inferred=true");
@@ -284,7 +284,7 @@ fn a_thread_that_a_main_thread_starts_after_its_takeover_is_not_taken_for_its_fo
 fn a_switch_to_the_main_thread_in_a_gap_is_no_takeover() {
     let mut scene = six_runs_and_its_main_thread_has_ended();
     scene.at(100, 0, LOST);
-    scene.told();
+    scene.reported();
     scene.at(110, 0, switch(5, "S", 0));
     assert_eq!(
         scene.scheduled(),
@@ -303,7 +303,7 @@ fn a_thread_that_ended_unseen_goes_out_as_the_one_it_was() {
     scene.at(100, 0, switch(0, "R", 5));
     scene.at(110, 0, LOST);
     scene.at(120, 1, fork((5, 5), (7, 7)));
-    scene.told();
+    scene.reported();
     scene.at(130, 0, switch(8, "S", 0));
     assert_eq!(
         scene.scheduled(),
@@ -320,7 +320,7 @@ fn a_thread_that_ended_unseen_and_was_never_shown_is_not_shown_afterwards() {
     scene.at(100, 0, interrupt(wakeup(7, 5)));
     scene.at(110, 0, LOST);
     scene.at(120, 1, fork((5, 5), (7, 7)));
-    scene.told();
+    scene.reported();
     scene.at(130, 0, switch(8, "S", 0));
     assert_eq!(scene.scheduled(), ["130 cpu 0: 8 (1024) blocked -> 0 (idle)"]);
     assert_eq!(scene.encoder.stats().inferred_switches, 0);
@@ -331,12 +331,15 @@ fn a_thread_that_ended_unseen_and_was_never_shown_is_not_shown_afterwards() {
 fn a_thread_that_was_not_seen_go_out_is_taken_to_have_blocked_and_its_wake_up_is_kept() {
     let mut scene = Scene::new();
     scene.at(100, 0, switch(0, "R", 5));
-    scene.told();
+    scene.reported();
     scene.at(110, 0, switch(6, "S", 0));
     scene.at(120, 0, wakeup(5, 7));
-    let told = scene.scheduled();
-    assert_eq!(told[0], "110 cpu 0: 5 (1024) blocked -> 6 (1024) inferred=true");
-    assert!(told.contains(&"120 cpu 0: wakes 5 (1024) waker=koid:7".to_owned()), "{told:?}");
+    let reported = scene.scheduled();
+    assert_eq!(reported[0], "110 cpu 0: 5 (1024) blocked -> 6 (1024) inferred=true");
+    assert!(
+        reported.contains(&"120 cpu 0: wakes 5 (1024) waker=koid:7".to_owned()),
+        "{reported:?}"
+    );
 }
 
 #[test]

@@ -11,7 +11,7 @@ use fxtrec_units::{Cpu, Nanos, Tid};
 fn five_runs() -> Scene {
     let mut scene = Scene::new();
     scene.at(10, 0, switch(0, "R", 5));
-    scene.told();
+    scene.reported();
     scene
 }
 
@@ -27,7 +27,7 @@ fn only_another_thread_of_the_same_process_may_be_the_owner_of_a_futex() {
     scene.at(101, 0, fork((7, 7), (5, 5)));
     scene.at(102, 0, first_wakeup(6, 5));
     scene.at(103, 0, first_wakeup(7, 5));
-    scene.told();
+    scene.reported();
     let mut time = 200;
     // Thread 7 is of another process, 8 is unknown, and 0 is the idle task. The id of a lock's owner, or of the thread whose end is waited
     // for, is only a claim of the program.
@@ -41,24 +41,25 @@ fn only_another_thread_of_the_same_process_may_be_the_owner_of_a_futex() {
         (true, 6, " futex_end_of=koid:6"),
         (true, 7, ""),
     ];
-    for (is_end, owner, told) in cases {
+    for (is_end, owner, reported) in cases {
         let futex = Some(Futex { address: 0x1000, owner: Some(Tid(owner)), is_end });
         scene.at(time, 0, Kind::Slice(SliceFacts { futex, ..SliceFacts::default() }));
         scene.at(time, 0, Switch { syscall: Some(202), ..switch(5, "S", 0) });
-        let line =
-            format!("{time} cpu 0: 5 (1024) blocked -> 0 (idle) syscall=202 futex=0x1000{told}");
+        let line = format!(
+            "{time} cpu 0: 5 (1024) blocked -> 0 (idle) syscall=202 futex=0x1000{reported}"
+        );
         assert_eq!(scene.scheduled(), [line], "{is_end}, {owner}");
         scene.at(time + 1, 0, wakeup(5, 6));
         scene.at(time + 2, 0, switch(0, "R", 5));
-        scene.told();
+        scene.reported();
         time += 10;
     }
-    // For a thread that does not block, nothing is reported.
+    // For a thread that does not block, no lock is reported.
     let futex = Some(Futex { address: 0x1000, owner: Some(Tid(6)), is_end: false });
     scene.at(time, 0, Kind::Slice(SliceFacts { futex, ..SliceFacts::default() }));
     scene.at(time, 0, switch(5, "R+", 6));
-    let told = scene.scheduled().pop().expect("a switch");
-    assert!(!told.contains("futex"), "{told}");
+    let reported = scene.scheduled().pop().expect("a switch");
+    assert!(!reported.contains("futex"), "{reported}");
 }
 
 #[test]
@@ -68,19 +69,19 @@ fn a_kernel_lock_is_reported_for_a_blocked_thread_without_its_address_and_not_ne
         let kernel_lock = Some(KernelLock { address, kind });
         SliceFacts { kernel_lock, ..SliceFacts::default() }
     };
-    let mut told = |time: u64, facts, state| {
+    let mut reported = |time: u64, facts, state| {
         scene.at(time, 0, Kind::Slice(facts));
         scene.at(time, 0, switch(5, state, 0));
-        let told = scene.scheduled().pop().expect("a switch");
+        let reported = scene.scheduled().pop().expect("a switch");
         scene.at(time + 1, 0, wakeup(5, 6));
         scene.at(time + 2, 0, switch(0, "R", 5));
-        scene.told();
-        told
+        scene.reported();
+        reported
     };
     const PLACE: u64 = 0xffff_8881_0000_1000;
-    let first = told(200, lock(PLACE, LockKind::Mutex), "D");
-    let again = told(300, lock(PLACE, LockKind::Mutex), "D");
-    let other = told(400, lock(PLACE + 64, LockKind::RwsemRead), "D");
+    let first = reported(200, lock(PLACE, LockKind::Mutex), "D");
+    let again = reported(300, lock(PLACE, LockKind::Mutex), "D");
+    let other = reported(400, lock(PLACE + 64, LockKind::RwsemRead), "D");
     let id = |line: &str| {
         let rest = line.split_once("kernel_lock=").expect("it is told").1;
         rest.split(' ').next().expect("an id").to_owned()
@@ -90,13 +91,13 @@ fn a_kernel_lock_is_reported_for_a_blocked_thread_without_its_address_and_not_ne
     assert_eq!(id(&first), id(&again));
     assert_ne!(id(&first), id(&other));
     assert!(!first.contains("ffff8881"), "{first}");
-    let preempted = told(500, lock(PLACE, LockKind::Mutex), "R+");
+    let preempted = reported(500, lock(PLACE, LockKind::Mutex), "R+");
     assert!(!preempted.contains("kernel_lock"), "{preempted}");
     let futex = Some(Futex { address: 0x1000, owner: None, is_end: false });
     scene.at(600, 0, Kind::Slice(SliceFacts { futex, ..lock(PLACE, LockKind::RtMutex) }));
     scene.at(600, 0, Switch { syscall: Some(202), ..switch(5, "S", 0) });
-    let told = scene.scheduled().pop().expect("a switch");
-    assert!(told.contains("futex=0x1000") && !told.contains("kernel_lock"), "{told}");
+    let reported = scene.scheduled().pop().expect("a switch");
+    assert!(reported.contains("futex=0x1000") && !reported.contains("kernel_lock"), "{reported}");
 }
 
 #[test]
@@ -110,11 +111,11 @@ fn who_waits_for_a_lock_of_the_kernel_by_the_tracepoints_has_it_at_each_sleep_un
     // Thread 5 sleeps, and is switched in again, on the other CPU the second time.
     let sleeps = |scene: &mut Scene, time: u64, cpu: u32| {
         scene.at(time, cpu, switch(5, "D", 0));
-        let told = scene.scheduled().pop().expect("a switch");
+        let reported = scene.scheduled().pop().expect("a switch");
         scene.at(time + 1, cpu, wakeup(5, 6));
         scene.at(time + 2, cpu, switch(0, "R", 5));
-        scene.told();
-        told.contains("kernel_lock_kind=\"mutex\"")
+        scene.reported();
+        reported.contains("kernel_lock_kind=\"mutex\"")
     };
     assert!(!sleeps(&mut scene, 100, 0));
     scene.at(110, 0, contention(Contention::Begin(lock)));
@@ -128,7 +129,7 @@ fn who_waits_for_a_lock_of_the_kernel_by_the_tracepoints_has_it_at_each_sleep_un
     let preempted = scene.scheduled().pop().expect("a switch");
     assert!(!preempted.contains("kernel_lock"), "{preempted}");
     scene.at(160, 1, switch(0, "R", 5));
-    scene.told();
+    scene.reported();
     assert!(sleeps(&mut scene, 170, 1), "elsewhere");
     scene.at(180, 1, contention(Contention::End(PLACE + 64)));
     assert!(sleeps(&mut scene, 190, 1), "the end of another lock");
@@ -145,9 +146,9 @@ fn who_waits_for_a_lock_of_the_kernel_by_the_tracepoints_has_it_at_each_sleep_un
 fn a_new_thread_has_its_parents_name_and_process() {
     let mut scene = five_runs();
     scene.at(100, 0, fork((5, 6), (5, 5)));
-    assert_eq!(scene.told(), [] as [&str; 0], "a fork alone needs no name");
+    assert_eq!(scene.reported(), [] as [&str; 0], "a fork alone needs no name");
     scene.at(101, 0, first_wakeup(6, 5));
-    assert_eq!(scene.told(), ["thread 6 = t5 of 5", "101 cpu 0: wakes 6 (1024) waker=koid:5"]);
+    assert_eq!(scene.reported(), ["thread 6 = t5 of 5", "101 cpu 0: wakes 6 (1024) waker=koid:5"]);
     assert_eq!(scene.encoder.stats().forks, 1);
 }
 
@@ -180,7 +181,7 @@ fn two_processes_that_shared_a_tid_are_two() {
         scene.at(time, 0, fork((6, 6), (5, 5)));
         scene.at(time + 1, 0, first_wakeup(6, 5));
         assert_eq!(
-            scene.told(),
+            scene.reported(),
             [
                 format!("process {koid} = t5"),
                 format!("thread {koid} = t5 of {koid}"),
@@ -204,12 +205,12 @@ fn two_processes_that_shared_a_tid_are_two() {
 fn a_fork_ends_an_earlier_owner_of_the_tid_whose_end_was_not_seen() {
     let mut scene = five_runs();
     scene.at(100, 1, switch(0, "R", 6));
-    scene.told();
+    scene.reported();
     scene.at(110, 0, fork((6, 6), (5, 5)));
     scene.at(111, 0, first_wakeup(6, 5));
     let koid = 6 + SECOND;
     assert_eq!(
-        scene.told(),
+        scene.reported(),
         [
             format!("process {koid} = t5"),
             format!("thread {koid} = t5 of {koid}"),
@@ -246,7 +247,7 @@ fn a_fork_that_the_snapshot_has_already_makes_no_second_thread() {
     scene.at(950, 0, wakeup_new(5, 4));
     scene.at(990, 0, switch(4, "S", 5));
     let five: Vec<String> =
-        scene.told().into_iter().filter(|line| !line.contains(" 4 = ")).collect();
+        scene.reported().into_iter().filter(|line| !line.contains(" 4 = ")).collect();
     assert_eq!(
         five,
         [
@@ -290,11 +291,11 @@ fn a_thread_of_the_snapshot_that_ran_before_a_fork_of_its_tid_was_another() {
 fn a_fork_that_was_lost_is_seen_by_the_first_wake_up() {
     let mut scene = five_runs();
     scene.at(100, 1, switch(6, "S", 0));
-    scene.told();
+    scene.reported();
     scene.at(110, 0, wakeup_new(6, 5));
     let koid = 6 + SECOND;
     assert_eq!(
-        scene.told(),
+        scene.reported(),
         [
             format!("process {koid} = t6"),
             format!("thread {koid} = t6 of {koid}"),
@@ -308,19 +309,19 @@ fn a_thread_whose_fork_was_lost_is_looked_up_in_proc() {
     let proc = Proc { threads: vec![(6, 5)], ..Proc::default() };
     let mut scene = Scene::of(Threads::new(Ids::Initial, Box::new(proc)));
     scene.at(10, 0, switch(0, "R", 5));
-    scene.told();
+    scene.reported();
     scene.at(110, 0, wakeup_new(6, 5));
-    assert_eq!(scene.told(), ["thread 6 = t6 of 5", "110 cpu 0: wakes 6 (1024) waker=koid:5"]);
+    assert_eq!(scene.reported(), ["thread 6 = t6 of 5", "110 cpu 0: wakes 6 (1024) waker=koid:5"]);
 }
 
 #[test]
 fn a_first_wake_up_that_says_whose_thread_it_is_needs_no_fork() {
     let mut scene = five_runs();
     scene.at(110, 0, Wake { same_process: Some(true), ..first_wakeup(6, 5) });
-    assert_eq!(scene.told(), ["thread 6 = t5 of 5", "110 cpu 0: wakes 6 (1024) waker=koid:5"]);
+    assert_eq!(scene.reported(), ["thread 6 = t5 of 5", "110 cpu 0: wakes 6 (1024) waker=koid:5"]);
     scene.at(120, 0, Wake { same_process: Some(false), ..first_wakeup(7, 5) });
     assert_eq!(
-        scene.told(),
+        scene.reported(),
         ["process 7 = t5", "thread 7 = t5 of 7", "120 cpu 0: wakes 7 (1024) waker=koid:5"]
     );
 }
@@ -330,11 +331,11 @@ fn a_first_wake_up_that_says_whose_thread_it_is_changes_nothing_of_a_fork() {
     let mut scene = five_runs();
     scene.at(100, 0, fork((5, 6), (5, 5)));
     scene.at(101, 0, Wake { same_process: Some(true), ..first_wakeup(6, 5) });
-    assert_eq!(scene.told(), ["thread 6 = t5 of 5", "101 cpu 0: wakes 6 (1024) waker=koid:5"]);
+    assert_eq!(scene.reported(), ["thread 6 = t5 of 5", "101 cpu 0: wakes 6 (1024) waker=koid:5"]);
     scene.at(110, 0, fork((7, 7), (5, 5)));
     scene.at(111, 0, Wake { same_process: Some(false), ..first_wakeup(7, 5) });
     assert_eq!(
-        scene.told(),
+        scene.reported(),
         ["process 7 = t5", "thread 7 = t5 of 7", "111 cpu 0: wakes 7 (1024) waker=koid:5"]
     );
     assert_eq!(scene.encoder.threads().living(), 4, "the idle task, 5, 6 and 7");
@@ -347,7 +348,7 @@ fn a_wake_up_is_the_first_only_once() {
     scene.at(101, 0, wakeup_new(6, 5));
     scene.at(102, 0, switch(5, "S", 6));
     scene.at(103, 0, switch(6, "S", 5));
-    scene.told();
+    scene.reported();
     scene.at(104, 0, wakeup_new(6, 5));
     let koid = 6 + SECOND;
     assert_eq!(scene.scheduled(), [format!("104 cpu 0: wakes {koid} (1024) waker=koid:5")]);
@@ -382,7 +383,7 @@ fn the_last_thread_of_an_old_process_leaves_the_new_owner_of_its_pid_alone() {
     scene.at(120, 1, fork((5, 5), (7, 7)));
     scene.at(125, 1, switch(0, "R", 5));
     scene.at(130, 0, switch(6, "Z", 0));
-    scene.told();
+    scene.reported();
     scene.at(140, 1, fork((5, 8), (5, 5)));
     scene.at(150, 1, switch(5, "S", 8));
     assert_eq!(scene.named(), [format!("thread 8 = t5 of {}", 5 + SECOND)]);
@@ -396,7 +397,7 @@ fn six_has_ended(proc: Proc) -> Scene {
     scene.at(21, 0, first_wakeup(6, 5));
     scene.at(30, 0, switch(5, "R", 6));
     scene.at(40, 0, switch(6, "X", 5));
-    scene.told();
+    scene.reported();
     scene
 }
 
@@ -405,9 +406,9 @@ fn anyone_who_comes_in_under_the_id_of_a_dead_thread_is_another_and_of_another_p
     let mut scene = six_has_ended(Proc::default());
     scene.at(50, 1, switch(0, "R", 6));
     let koid = 6 + SECOND;
-    let told = scene.told();
-    assert!(told.contains(&format!("thread {koid} = t6 of {koid}")), "{told:?}");
-    assert_eq!(told.last(), Some(&format!("50 cpu 1: 0 (idle) running -> {koid} (1024)")));
+    let reported = scene.reported();
+    assert!(reported.contains(&format!("thread {koid} = t6 of {koid}")), "{reported:?}");
+    assert_eq!(reported.last(), Some(&format!("50 cpu 1: 0 (idle) running -> {koid} (1024)")));
 }
 
 #[test]
@@ -417,7 +418,7 @@ fn anyone_who_is_woken_under_the_id_of_a_dead_thread_is_another_and_looked_up_ag
     scene.at(50, 0, wakeup(6, 5));
     let koid = 6 + SECOND;
     assert_eq!(
-        scene.told(),
+        scene.reported(),
         [
             "process 9 = nine".to_owned(),
             format!("thread {koid} = t6 of 9"),
@@ -435,7 +436,7 @@ fn the_id_of_a_dead_main_thread_is_another_process_after_a_loss() {
     scene.at(30, 0, switch(5, "Z", 6));
     // The end of 6 is part of the loss.
     scene.at(40, 0, LOST);
-    scene.told();
+    scene.reported();
     scene.at(50, 1, switch(0, "R", 5));
     let koid = 5 + SECOND;
     assert_eq!(
@@ -452,6 +453,6 @@ fn a_late_wake_up_of_a_dead_thread_wakes_no_thread() {
     let mut scene = six_has_ended(Proc::default());
     let late = Event { time: Nanos(35), kind: Kind::Wake(wakeup(6, 5)) };
     scene.encoder.event(Nanos(41), Cpu(1), &late, &[]).expect("memory takes every record");
-    assert_eq!(scene.told(), [] as [&str; 0]);
+    assert_eq!(scene.reported(), [] as [&str; 0]);
     assert_eq!(scene.encoder.stats().spurious_wakeups, 1);
 }

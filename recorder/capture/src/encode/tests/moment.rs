@@ -1,10 +1,10 @@
-//! Where one piece of a trace ends and the next begins, and the reconstructed beginning of a trace whose first part is lost.
+//! Boundaries between parts of a trace, and the reconstructed beginning of a trace whose first part is lost.
 
 use fxt_reader::Reader;
 
 use super::{LOST, Scene, comm, renamed, switch, wakeup};
 use crate::encode::moment::rewind::{rewind, rewind_trace};
-use crate::encode::moment::{Moment, RunnableThread};
+use crate::encode::moment::{MachineState, RunnableThread};
 use crate::event::Switch;
 use crate::flight::watch::Watch;
 use fxt_writer::Koid;
@@ -20,7 +20,7 @@ fn contender(koid: u64) -> RunnableThread {
     RunnableThread { koid: Koid(koid), weight: 1024 }
 }
 
-/// Ends the piece, and continues in a new one with the required beginning.
+/// Ends the part, and continues in a new one with the required beginning.
 fn rotate(scene: &mut Scene, time: u64) {
     let beginning = scene.encoder.rotate(Nanos(time)).expect("memory takes every record");
     scene.begin_anew(&beginning);
@@ -34,12 +34,12 @@ fn a_piece_begins_with_the_names_of_all_that_live_who_runs_and_who_waits() {
     scene.at(100, 0, switch(0, "R", 5));
     scene.at(105, 0, renamed((5, 5), "worker"));
     scene.at(110, 1, wakeup(7, 0));
-    scene.told();
+    scene.reported();
     rotate(&mut scene, 120);
-    let mut told = scene.told();
-    told[..6].sort();
+    let mut reported = scene.reported();
+    reported[..6].sort();
     assert_eq!(
-        told,
+        reported,
         [
             "process 0 = swapper",
             "process 5 = worker",
@@ -53,7 +53,7 @@ fn a_piece_begins_with_the_names_of_all_that_live_who_runs_and_who_waits() {
     );
     scene.at(130, 0, switch(5, "S", 7));
     assert_eq!(
-        scene.told(),
+        scene.reported(),
         ["130 cpu 0: 5 (1024) blocked -> 7 (1024)"],
         "names are there already"
     );
@@ -86,7 +86,11 @@ fn what_is_doubtful_when_a_piece_begins_is_left_out_of_it() {
 
 /// When a trace begins, and the open spans and waits at that time, derived from the relevant records and from all records; both results
 /// must agree.
-pub(super) fn both_ways(head: &[u8], pieces: &[&[u8]], now: &Moment) -> Option<(Nanos, Moment)> {
+pub(super) fn both_ways(
+    head: &[u8],
+    pieces: &[&[u8]],
+    now: &MachineState,
+) -> Option<(Nanos, MachineState)> {
     let whole = [head, &pieces.concat()].concat();
     let begun = rewind(head, pieces, now).expect("a sound trace");
     let read = rewind_trace(&mut Reader::from_slice(&whole), now).expect("a sound trace");
@@ -95,7 +99,7 @@ pub(super) fn both_ways(head: &[u8], pieces: &[&[u8]], now: &Moment) -> Option<(
 }
 
 /// The open spans and waits at the beginning of a scene's trace.
-fn rewound(scene: &mut Scene) -> (u64, Moment) {
+fn rewound(scene: &mut Scene) -> (u64, MachineState) {
     let now = scene.encoder.present();
     let bytes = scene.encoder.lanes().clone();
     let begun = both_ways(&[], &[&bytes], &now);

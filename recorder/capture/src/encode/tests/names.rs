@@ -11,7 +11,7 @@ fn five_runs(proc: Proc) -> Scene {
     let mut scene = Scene::of(Threads::new(Ids::Initial, Box::new(proc)));
     scene.at(5, 0, renamed((5, 5), "t5"));
     scene.at(10, 0, switch(0, "R", 5));
-    scene.told();
+    scene.reported();
     scene
 }
 
@@ -32,10 +32,10 @@ fn a_rename_is_written_when_the_thread_is_next_used_and_not_before() {
     let mut scene = five_runs(Proc::default());
     scene.at(100, 0, renamed((5, 5), "worker"));
     scene.at(110, 0, renamed((5, 5), "waiter"));
-    assert_eq!(scene.told(), [] as [&str; 0]);
+    assert_eq!(scene.reported(), [] as [&str; 0]);
     scene.at(120, 0, Switch { prev_comm: comm("waiter"), ..switch(5, "S", 0) });
     assert_eq!(
-        scene.told(),
+        scene.reported(),
         ["process 5 = waiter", "thread 5 = waiter of 5", "120 cpu 0: 5 (1024) blocked -> 0 (idle)",]
     );
     assert_eq!(scene.encoder.stats().renames, 3);
@@ -47,7 +47,7 @@ fn a_process_whose_exec_was_lost_is_called_like_its_main_thread() {
     let mut scene = five_runs(Proc::default());
     scene.at(100, 0, Kind::LostLives { count: None });
     scene.at(110, 0, Switch { prev_comm: Comm::default(), ..switch(5, "S", 0) });
-    scene.told();
+    scene.reported();
     scene.at(120, 0, Switch { next_comm: comm("program"), ..switch(0, "R", 5) });
     assert_eq!(scene.named(), ["process 5 = program", "thread 5 = program of 5"]);
 }
@@ -59,7 +59,7 @@ fn another_threads_name_that_changed_during_a_loss_is_not_its_processes() {
     scene.at(30, 0, switch(5, "S", 6));
     scene.at(100, 0, Kind::LostLives { count: None });
     scene.at(110, 0, Switch { prev_comm: comm("t5"), ..switch(6, "S", 0) });
-    scene.told();
+    scene.reported();
     scene.at(120, 0, Switch { next_comm: comm("worker"), ..switch(0, "R", 6) });
     assert_eq!(scene.named(), [] as [&str; 0], "it was told its name after the loss");
     scene.at(130, 0, Kind::LostLives { count: None });
@@ -73,7 +73,7 @@ fn a_rename_of_another_thread_leaves_the_process_its_name() {
     let mut scene = five_runs(Proc::default());
     scene.at(20, 0, fork((5, 6), (5, 5)));
     scene.at(30, 0, switch(5, "S", 6));
-    scene.told();
+    scene.reported();
     scene.at(100, 0, renamed((5, 6), "worker"));
     scene.at(110, 0, switch(6, "S", 0));
     assert_eq!(scene.named(), ["thread 6 = worker of 5"]);
@@ -174,7 +174,7 @@ fn an_unknown_thread_gets_its_process_and_that_ones_name_from_proc() {
 fn a_thread_known_only_as_somebodys_waker_is_named_properly_when_it_goes_out() {
     let mut scene = Scene::new();
     scene.at(100, 0, wakeup(7, 5));
-    scene.told();
+    scene.reported();
     scene.at(110, 0, switch(5, "S", 0));
     assert_eq!(
         scene.named(),
@@ -200,7 +200,7 @@ fn a_name_that_changed_in_a_gap_is_learned_even_when_the_thread_is_first_seen_wi
     scene.at(90, 0, switch(5, "R", 7));
     scene.at(100, 0, LOST);
     scene.at(110, 0, interrupt(wakeup(8, 5)));
-    scene.told();
+    scene.reported();
     scene.at(120, 0, Switch { prev_comm: comm("changed"), ..switch(5, "S", 0) });
     assert_eq!(scene.named(), ["process 5 = changed", "thread 5 = changed of 5"]);
 }

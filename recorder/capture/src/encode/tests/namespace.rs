@@ -23,7 +23,7 @@ fn five_hundred_is_two() -> Scene {
     scene.at(10, 0, switch(500, "S", 0));
     scene.at(20, 0, identity(500, (2, 2)));
     scene.at(20, 0, switch(0, "R", 500));
-    scene.told();
+    scene.reported();
     scene
 }
 
@@ -34,7 +34,7 @@ fn a_thread_is_known_by_the_tid_of_the_tracepoints_and_looked_up_by_its_inner_on
     scene.at(10, 0, identity(500, (2, 2)));
     scene.at(10, 0, switch(500, "S", 0));
     assert_eq!(
-        scene.told(),
+        scene.reported(),
         [
             "process 500 = the-whole-name-of-it",
             "thread 500 = t500 of 500",
@@ -72,7 +72,7 @@ fn a_fork_meets_its_tid_at_the_first_wake_up_by_its_parent() {
     scene.at(100, 0, fork((3, 3), (2, 2)));
     scene.at(101, 0, Wake { comm: comm_of(500), ..wakeup_new(600, 500) });
     assert_eq!(
-        scene.told(),
+        scene.reported(),
         [
             "process 600 = t500",
             "thread 600 = t500 of 600",
@@ -96,7 +96,7 @@ fn a_new_thread_within_belongs_to_the_process_of_its_fork() {
 fn a_name_waits_until_its_tid_is_known() {
     let mut scene = Scene::of(inner(Proc::default()));
     scene.at(10, 0, renamed((4, 4), "waited"));
-    assert_eq!(scene.told(), [] as [&str; 0]);
+    assert_eq!(scene.reported(), [] as [&str; 0]);
     scene.at(20, 0, identity(700, (4, 4)));
     scene.at(20, 0, interrupt(wakeup(701, 700)));
     scene.at(30, 1, wakeup(702, 700));
@@ -110,7 +110,7 @@ fn a_name_that_waited_too_long_gives_way_to_that_of_a_switch() {
     let mut scene = Scene::of(inner(Proc::default()));
     scene.at(10, 0, renamed((4, 5), "waited"));
     scene.at(15, 0, LOST);
-    scene.told();
+    scene.reported();
     scene.at(20, 0, identity(700, (4, 5)));
     scene.at(20, 0, switch(700, "S", 0));
     let last = scene.named().into_iter().rfind(|line| line.starts_with("thread 700"));
@@ -166,13 +166,13 @@ fn a_tid_of_the_tracepoints_that_is_used_again_is_another_thread() {
     let mut scene = five_hundred_is_two();
     scene.at(100, 0, fork((3, 3), (2, 2)));
     scene.at(101, 0, wakeup_new(600, 500));
-    scene.told();
+    scene.reported();
     // Its end was not recorded.
     scene.at(200, 0, fork((4, 4), (2, 2)));
     scene.at(201, 0, wakeup_new(600, 500));
     let koid = 600 + SECOND;
     assert_eq!(
-        scene.told(),
+        scene.reported(),
         [
             format!("process {koid} = t500"),
             format!("thread {koid} = t600 of {koid}"),
@@ -197,7 +197,7 @@ fn a_process_put_in_scope_stays_in_scope_when_its_fork_is_in_the_snapshot() {
     scene.at(910, 0, identity(500, (2, 2)));
     scene.at(910, 0, switch(500, "S", 600));
     assert_eq!(
-        scene.told(),
+        scene.reported(),
         [
             "process 600 = command",
             "thread 600 = t600 of 600",
@@ -225,8 +225,9 @@ fn a_fork_that_the_snapshot_knows_by_both_ids_makes_no_second_thread() {
     scene.at(900, 0, identity(500, (2, 2)));
     scene.at(900, 0, fork((3, 3), (2, 2)));
     scene.at(901, 0, interrupt(wakeup_new(600, 500)));
-    let told = ["process 600 = command", "thread 600 = t600 of 600", "901 cpu 0: wakes 600 (1024)"];
-    assert_eq!(scene.told()[..3], told);
+    let reported =
+        ["process 600 = command", "thread 600 = t600 of 600", "901 cpu 0: wakes 600 (1024)"];
+    assert_eq!(scene.reported()[..3], reported);
     assert_eq!(scene.encoder.threads().tid_of(LocalId(3)), Some(Tid(600)));
 }
 

@@ -19,7 +19,7 @@ use fxtrec_kernel::extra::ExtraIndex;
 use fxtrec_kernel::format::{Field, FieldLocation};
 use fxtrec_units::{Cpu, Nanos, Tid};
 
-/// The events of [`scene`], by their place in its catalog.
+/// The events of [`scene`], by their index in its catalog.
 const TICK: u16 = 0;
 const CALL: u16 = 1;
 const RETURN: u16 = 2;
@@ -92,7 +92,7 @@ fn words(words: &[i64]) -> Vec<u8> {
 }
 
 /// The events of the trace: `time thread B|E|i name args`.
-fn told(scene: &mut Scene) -> Vec<String> {
+fn reported(scene: &mut Scene) -> Vec<String> {
     let bytes = scene.encoder.lanes().clone();
     let mut reader = Reader::from_slice(&bytes);
     let mut lines = Vec::new();
@@ -125,7 +125,7 @@ fn a_hit_is_an_event_on_the_thread_that_had_the_cpu() {
     let mut scene = scene(false, false);
     scene.at(1, 0, switch(0, "R", 5));
     hit(&mut scene, 2, TICK, 5, 0, &words(&[-3]));
-    assert_eq!(told(&mut scene), ["2 5 i tick n=-3"]);
+    assert_eq!(reported(&mut scene), ["2 5 i tick n=-3"]);
     assert_eq!(scene.encoder.stats().probes.probe_hits, 1);
 }
 
@@ -144,7 +144,7 @@ fn a_sample_of_the_switch_that_was_written_already_changes_nothing() {
     scene.at(1, 0, switch(5, "S", 6));
     hit(&mut scene, 2, TRACEPOINT, 5, 0, &words(&[1]));
     scene.at(3, 0, switch(6, "S", 0));
-    assert_eq!(told(&mut scene), ["2 5 i sched_switch n=1"]);
+    assert_eq!(reported(&mut scene), ["2 5 i sched_switch n=1"]);
     assert_eq!(scene.encoder.stats().inferred_switches, 0);
 }
 
@@ -157,7 +157,7 @@ fn a_span_begins_and_ends_on_its_thread() {
     hit(&mut scene, 4, RETURN, 5, LEFT, &[]);
     hit(&mut scene, 5, RETURN, 5, LEFT, &[]);
     let lines = ["1 5 B render", "2 5 B render", "3 5 E render", "4 5 E render"];
-    assert_eq!(told(&mut scene), lines);
+    assert_eq!(reported(&mut scene), lines);
     assert_eq!(scene.encoder.stats().probes.unmatched_ends, 1, "the last had no begin");
     assert_eq!(scene.encoder.stats().probes.probe_hits, 2, "a span is one hit");
 }
@@ -169,7 +169,7 @@ fn a_return_ends_what_is_inside_of_it_first() {
     hit(&mut scene, 2, CALL, 5, ENTERED - 64, &[]);
     hit(&mut scene, 3, RETURN, 5, LEFT, &[]);
     let lines = ["1 5 B render", "2 5 B render", "3 5 E render inferred=true", "3 5 E render"];
-    assert_eq!(told(&mut scene), lines);
+    assert_eq!(reported(&mut scene), lines);
 }
 
 #[test]
@@ -181,7 +181,7 @@ fn a_thread_that_ends_ends_its_spans_and_a_new_owner_of_its_id_has_none() {
     scene.at(4, 0, fork((5, 5), (1, 1)));
     scene.at(5, 0, switch(0, "R", 5));
     hit(&mut scene, 6, RETURN, 5, LEFT, &[]);
-    assert_eq!(told(&mut scene), ["2 5 B render", "3 5 E render unfinished=true"]);
+    assert_eq!(reported(&mut scene), ["2 5 B render", "3 5 E render unfinished=true"]);
     assert_eq!(scene.encoder.stats().probes.unmatched_ends, 1);
 }
 
@@ -193,7 +193,7 @@ fn a_system_call_has_its_name_and_what_it_returns() {
     hit(&mut scene, 3, EXIT, 5, 0, &words(&[35, -4]));
     hit(&mut scene, 4, ENTER, 5, 0, &words(&[1]));
     hit(&mut scene, 5, EXIT, 5, 0, &words(&[1, 0]));
-    assert_eq!(told(&mut scene), ["2 5 B nanosleep", "3 5 E nanosleep ret=-4"]);
+    assert_eq!(reported(&mut scene), ["2 5 B nanosleep", "3 5 E nanosleep ret=-4"]);
     let counts = scene.encoder.stats().probes;
     assert_eq!((counts.syscalls, counts.unmatched_ends), (1, 1), "that of 1 is not wanted");
 }
@@ -208,7 +208,7 @@ fn spans_of_a_program_that_is_replaced_end_when_the_call_that_does_it_has() {
     hit(&mut scene, 5, EXIT, 5, 0, &words(&[59, 0]));
     let lines =
         ["2 5 B render", "3 5 B execve", "5 5 E execve ret=0", "5 5 E render unfinished=true"];
-    assert_eq!(told(&mut scene), lines);
+    assert_eq!(reported(&mut scene), lines);
 }
 
 #[test]
@@ -218,7 +218,8 @@ fn what_is_open_at_the_end_is_ended_and_marked() {
     hit(&mut scene, 2, ENTER, 5, 0, &words(&[35]));
     hit(&mut scene, 3, SOFT, 5, 0, &words(&[1]));
     scene.encoder.end_all_spans(Nanos(9)).expect("memory takes every record");
-    let ends: Vec<String> = told(&mut scene).into_iter().filter(|l| l.starts_with('9')).collect();
+    let ends: Vec<String> =
+        reported(&mut scene).into_iter().filter(|l| l.starts_with('9')).collect();
     let cpu = 0xc000_0001_u64;
     let lines = [
         "9 5 E nanosleep unfinished=true".to_owned(),
@@ -241,7 +242,7 @@ fn interrupts_are_on_the_thread_of_their_cpu_by_the_name_of_their_handler() {
     let cpu = 0xc000_0001_u64;
     let lines = ["1 B HI", "2 B eth0", "3 E eth0", "4 E HI", "5 B unknown"];
     let lines = lines.map(|line| line.replacen(' ', &format!(" {cpu} "), 1));
-    assert_eq!(told(&mut scene), lines);
+    assert_eq!(reported(&mut scene), lines);
     let names = scene.named();
     assert!(names.contains(&format!("thread {cpu} = CPU 0 of {}", 0xc000_0000_u64)), "{names:?}");
 }
@@ -253,7 +254,7 @@ fn a_loss_ends_the_interrupts_of_its_cpu() {
     scene.at(2, 0, LOST);
     hit(&mut scene, 3, SOFT_EXIT, 5, 0, &words(&[1]));
     let ends: Vec<String> =
-        told(&mut scene).into_iter().filter(|line| line.contains(" E ")).collect();
+        reported(&mut scene).into_iter().filter(|line| line.contains(" E ")).collect();
     assert_eq!(ends, [format!("2 {} E TIMER inferred=true", 0xc000_0001_u64)]);
 }
 
@@ -279,7 +280,7 @@ fn where_system_calls_are_lost_those_that_were_open_are_doubtful_and_nothing_els
         "7 5 E nanosleep ret=0".to_owned(),
         format!("9 {cpu} E TIMER inferred=true"),
     ];
-    assert_eq!(told(&mut scene), lines);
+    assert_eq!(reported(&mut scene), lines);
     let stats = scene.encoder.stats();
     assert_eq!((stats.lost, stats.losses, stats.inferred_switches), (0, 0, 0));
     assert_eq!((stats.lost_others, stats.lost_others_at_most, stats.is_whole()), (14, true, false));
@@ -300,7 +301,7 @@ fn only_threads_in_scope_count_where_that_is_asked_for_and_switches_may_be_every
     hit(&mut scene, 3, TICK, 7, 0, &words(&[1]));
     scene.at(4, 0, switch(7, "S", 8));
     hit(&mut scene, 5, TICK, 8, 0, &words(&[2]));
-    assert_eq!(told(&mut scene), ["3 7 i tick n=1"]);
+    assert_eq!(reported(&mut scene), ["3 7 i tick n=1"]);
     assert_eq!(scene.encoder.stats().switches_written, 3);
 }
 
@@ -309,7 +310,7 @@ fn a_sample_that_is_too_short_is_counted_and_its_event_kept() {
     let mut scene = scene(false, false);
     hit(&mut scene, 1, TICK, 5, 0, &[1, 2, 3]);
     hit(&mut scene, 2, ENTER, 5, 0, &[1, 2, 3]);
-    assert_eq!(told(&mut scene), ["1 5 i tick"]);
+    assert_eq!(reported(&mut scene), ["1 5 i tick"]);
     assert_eq!(scene.encoder.stats().probes.undecoded, 2);
 }
 
@@ -321,7 +322,7 @@ fn a_piece_ends_what_is_open_in_it_and_the_next_begins_it_again() {
     let beginning = scene.encoder.rotate(Nanos(10)).expect("memory takes every record");
     let lines =
         ["1 5 B render", "2 5 B nanosleep", "10 5 E nanosleep cut=true", "10 5 E render cut=true"];
-    assert_eq!(told(&mut scene), lines);
+    assert_eq!(reported(&mut scene), lines);
     let names = scene.encoder.catalog().names();
     scene.begin_anew(&[names, beginning].concat());
     hit(&mut scene, 13, EXIT, 5, 0, &words(&[35, 0]));
@@ -332,7 +333,7 @@ fn a_piece_ends_what_is_open_in_it_and_the_next_begins_it_again() {
         "13 5 E nanosleep ret=0",
         "14 5 E render",
     ];
-    assert_eq!(told(&mut scene), lines);
+    assert_eq!(reported(&mut scene), lines);
 }
 
 #[test]
@@ -393,12 +394,12 @@ fn a_call_fires_at_its_return_if_it_took_too_long_and_nothing_was_lost_in_it() {
         hit(&mut scene, end, RETURN, tid, LEFT, &[]);
     }
     let watch = scene.encoder.watch().expect("there is one");
-    let told = |fired: Fired| {
+    let reported = |fired: Fired| {
         let thread = fired.thread.expect("a thread").tid.0;
         (fired.trigger, thread, fired.since.map(|it| it.0), fired.time.0, fired.value)
     };
     let took = |number| Some(Amount { number, dimension: Dimension::Time });
-    let fired: Vec<_> = watch.take_fired().map(told).collect();
+    let fired: Vec<_> = watch.take_fired().map(reported).collect();
     assert_eq!(fired, [(1, 6, Some(10), 13, took(3.0)), (0, 5, Some(20), 26, took(6.0))]);
     hit(&mut scene, 30, CALL, 5, ENTERED, &[]);
     scene.at(35, 0, LOST);
@@ -426,7 +427,7 @@ fn calls_without_samples_become_what_samples_of_them_become() {
             }
         }
         assert_eq!(samples.encoder.lanes(), calls_only.encoder.lanes());
-        assert!(told(calls_only).iter().any(|line| line.contains("nanosleep")));
+        assert!(reported(calls_only).iter().any(|line| line.contains("nanosleep")));
         let counts = |scene: &Scene| scene.encoder.stats().probes;
         assert_eq!(counts(samples), counts(calls_only));
     }

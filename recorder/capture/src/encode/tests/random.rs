@@ -4,14 +4,14 @@
 //! checked against the format and against fxtrec's guarantees: names before use, order, weights, chains.
 
 use super::moment::both_ways;
-use super::scene::Way;
+use super::scene::PassMode;
 use super::watch::arm;
 use super::{
     LOST, Proc, Scene, comm_of, executed, fork, identity, interrupt, renamed, running, switch,
     wakeup, wakeup_new, waking,
 };
 use crate::encode::ids::Ids;
-use crate::encode::moment::Moment;
+use crate::encode::moment::MachineState;
 use crate::encode::strings;
 use crate::encode::threads::Threads;
 use crate::event::{Comm, Kind, LocalId, Switch, Taken, Wake};
@@ -47,9 +47,9 @@ impl Dice {
 const INNER: u32 = 1000;
 
 /// Asserts that a thread that was switched out dying or dead is never switched out, switched in or woken again.
-fn assert_that_the_dead_stay_dead(told: &[String], seed: u64) {
+fn assert_that_the_dead_stay_dead(reported: &[String], seed: u64) {
     let mut dead: Vec<&str> = Vec::new();
-    for line in told {
+    for line in reported {
         let Some((_, what)) = line.split_once(": ").filter(|(when, _)| when.contains(" cpu "))
         else {
             continue;
@@ -262,10 +262,10 @@ fn what_is_written_of_plain_events_is_what_would_be_written_of_any() {
             .into_iter()
             .chain((4..=40).map(|seed| (seed, false, false)))
     {
-        let machine = |way| {
+        let machine = |mode| {
             let mut machine = Machine::new(seed, inner, narrow);
             machine.varied = true;
-            machine.scene.way = way;
+            machine.scene.mode = mode;
             if seed > 20 {
                 machine.scene =
                     arm(machine.scene, &["wakeup > 15ns", "slice > 12ns", "blocked > 30ns"]);
@@ -273,17 +273,18 @@ fn what_is_written_of_plain_events_is_what_would_be_written_of_any() {
             (0..EVENTS).for_each(|_| machine.step());
             machine
         };
-        let (mut plain, mut thorough) = (machine(Way::Counting(0)), machine(Way::Thorough));
+        let (mut plain, mut thorough) =
+            (machine(PassMode::Counting(0)), machine(PassMode::Thorough));
         let (plain, thorough) = (&mut plain.scene, &mut thorough.scene);
         assert!(plain.encoder.lanes() == thorough.encoder.lanes(), "seed {seed}");
         assert_eq!(plain.encoder.stats(), thorough.encoder.stats(), "seed {seed}");
-        let Way::Counting(count) = plain.way else { panic!("{:?}", plain.way) };
+        let PassMode::Counting(count) = plain.mode else { panic!("{:?}", plain.mode) };
         let expected = if narrow { 1..EVENTS } else { EVENTS / 8..EVENTS };
         assert!(expected.contains(&count), "seed {seed}: {count} were plain");
         // Checks the trace against the guarantees.
-        let told = plain.told();
-        assert!(told.len() > 100, "seed {seed}");
-        let fired = told.iter().filter(|line| line.contains("fxtrec:trigger")).count();
+        let reported = plain.reported();
+        assert!(reported.len() > 100, "seed {seed}");
+        let fired = reported.iter().filter(|line| line.contains("fxtrec:trigger")).count();
         assert_eq!(fired > 50, seed > 20, "seed {seed}: {fired} have fired");
     }
 }
@@ -307,7 +308,7 @@ fn wherever_a_trace_is_cut_the_records_that_matter_tell_its_beginning_as_all_of_
             let middle = walk::record_ends(whole).nth(at).unwrap_or(whole.len());
             let (first, second) = whole.split_at(middle);
             let (_, moment) = both_ways(&trace[..head_end], &[first, second], &now)
-                .unwrap_or_else(|| (Nanos(0), Moment::default()));
+                .unwrap_or_else(|| (Nanos(0), MachineState::default()));
             waiting += moment.waiting.len();
             running += moment.cpus.len();
             doubtful += usize::from(moment.cpus.len() < CPUS as usize);
@@ -321,16 +322,16 @@ fn a_machine_of_chance_is_recorded_with_an_unbroken_chain() {
     for seed in 1..=8 {
         let mut machine = run(seed, false, false);
         // Checks the trace against the guarantees.
-        let told = machine.scene.told();
-        let switches = told.iter().filter(|line| line.contains(" -> "));
-        let inferred = told.iter().filter(|line| line.contains("inferred=true")).count() as u64;
+        let reported = machine.scene.reported();
+        let switches = reported.iter().filter(|line| line.contains(" -> "));
+        let inferred = reported.iter().filter(|line| line.contains("inferred=true")).count() as u64;
         let stats = *machine.scene.encoder.stats();
         assert_eq!(stats.switches, machine.switches_delivered, "seed {seed}");
         assert_eq!(stats.switches_written, stats.switches, "seed {seed}");
         assert_eq!(inferred, stats.inferred_switches, "seed {seed}");
         assert_eq!(switches.count() as u64, stats.switches + inferred, "seed {seed}");
         assert!(inferred > 0, "seed {seed}: nothing went missing");
-        assert_that_the_dead_stay_dead(&told, seed);
+        assert_that_the_dead_stay_dead(&reported, seed);
     }
 }
 
@@ -339,13 +340,14 @@ fn a_narrow_scope_on_a_machine_of_chance_keeps_its_chains_and_does_not_repeat_wh
 {
     for seed in 1..=8 {
         let mut machine = run(seed, false, true);
-        let told = machine.scene.told();
+        let reported = machine.scene.reported();
         let stats = *machine.scene.encoder.stats();
-        let nobody_twice =
-            told.iter().find(|line| line.matches("34896609").count() == 2 && line.contains(" -> "));
+        let nobody_twice = reported
+            .iter()
+            .find(|line| line.matches("34896609").count() == 2 && line.contains(" -> "));
         assert_eq!(nobody_twice, None, "seed {seed}");
         assert!(stats.switches_written < stats.switches, "seed {seed}: all was in scope");
-        assert!(told.len() > 100, "seed {seed}: hardly anything was in scope");
+        assert!(reported.len() > 100, "seed {seed}: hardly anything was in scope");
     }
 }
 
@@ -354,9 +356,9 @@ fn a_pid_namespace_on_a_machine_of_chance_is_recorded_with_an_unbroken_chain() {
     for seed in 1..=8 {
         for narrow in [false, true] {
             let mut machine = run(seed, true, narrow);
-            let told = machine.scene.told();
+            let reported = machine.scene.reported();
             if !narrow {
-                assert_that_the_dead_stay_dead(&told, seed);
+                assert_that_the_dead_stay_dead(&reported, seed);
             }
             let stats = *machine.scene.encoder.stats();
             assert_eq!(stats.switches, machine.switches_delivered, "seed {seed}");

@@ -28,13 +28,13 @@ const RECORDER: Koid = Koid(999);
 pub(super) struct Scene {
     pub(super) encoder: Encoder<Vec<u8>>,
     /// How many records were already returned.
-    told: usize,
-    pub(super) way: Way,
+    reported: usize,
+    pub(super) mode: PassMode,
 }
 
 /// How events are passed to the encoder.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Way {
+pub(super) enum PassMode {
     /// Through the public methods.
     Public,
     /// The same, counting plain events.
@@ -54,7 +54,7 @@ fn head() -> Result<Vec<u8>, WriteError<Infallible>> {
 }
 
 impl Scene {
-    /// The whole machine in the initial pid namespace, with nothing known.
+    /// A recording of the whole machine in the initial pid namespace, with nothing known yet.
     pub(super) fn new() -> Scene {
         Scene::of(Threads::new(Ids::Initial, Box::new(Proc::default())))
     }
@@ -72,7 +72,7 @@ impl Scene {
         let head = head().expect("a head");
         let recorder = ThreadName::Inline { process: RECORDER, thread: RECORDER };
         let encoder = Encoder::new(head, threads, narrow, recorder);
-        Scene { encoder, told: 0, way: Way::Public }
+        Scene { encoder, reported: 0, mode: PassMode::Public }
     }
 
     /// Omits usual weights from now on, and records this fact.
@@ -81,24 +81,24 @@ impl Scene {
         let args = [Arg::new(Text::Inline(ABSENT_WEIGHT_ARG), Value::Int32(weight::NICE_0))];
         let name = Text::Inline(WEIGHT_INFO);
         self.encoder.instant(Nanos(0), name, &args).expect("memory takes every record");
-        self.told();
+        self.reported();
     }
 
-    /// Drops the trace so far, and starts a new one that begins with this after its head.
+    /// Drops the trace so far, and starts a new trace that begins with this after its head.
     pub(super) fn begin_anew(&mut self, beginning: &[u8]) {
         *self.encoder.lanes() = head().expect("a head");
         self.encoder.lanes().extend(beginning);
-        self.told = 0;
+        self.reported = 0;
     }
 
     pub(super) fn at(&mut self, time: u64, cpu: u32, kind: impl Into<Kind>) {
         let time = Nanos(time);
         let event = Event { time, kind: kind.into() };
         let (encoder, cpu) = (&mut self.encoder, Cpu(cpu));
-        let taken = match &mut self.way {
-            Way::Public => encoder.event(time, cpu, &event, &[]),
-            Way::Thorough => encoder.any_event(time, cpu, &event, &[]),
-            Way::Counting(plain) => match encoder.plain_event(time, cpu, &event) {
+        let taken = match &mut self.mode {
+            PassMode::Public => encoder.event(time, cpu, &event, &[]),
+            PassMode::Thorough => encoder.any_event(time, cpu, &event, &[]),
+            PassMode::Counting(plain) => match encoder.plain_event(time, cpu, &event) {
                 Ok(true) => {
                     *plain += 1;
                     Ok(())
@@ -110,7 +110,7 @@ impl Scene {
     }
 
     /// The records that were written since the last call, one line each.
-    pub(super) fn told(&mut self) -> Vec<String> {
+    pub(super) fn reported(&mut self) -> Vec<String> {
         let bytes = self.encoder.lanes().clone();
         let report = check(&mut Reader::from_slice(&bytes), Promises::Fxtrec).expect("memory");
         assert_eq!(report.findings, [], "the trace keeps its promises");
@@ -119,21 +119,21 @@ impl Scene {
         while let Some(item) = reader.next().expect("the trace is sound") {
             lines.extend(line(&item.record));
         }
-        let new = lines.split_off(self.told);
-        self.told += new.len();
+        let new = lines.split_off(self.reported);
+        self.reported += new.len();
         new
     }
 
     /// The same without names.
     pub(super) fn scheduled(&mut self) -> Vec<String> {
         let is_name = |line: &String| line.starts_with("process ") || line.starts_with("thread ");
-        self.told().into_iter().filter(|line| !is_name(line)).collect()
+        self.reported().into_iter().filter(|line| !is_name(line)).collect()
     }
 
     /// The names that were written since the last call, and nothing else.
     pub(super) fn named(&mut self) -> Vec<String> {
         let is_name = |line: &String| line.starts_with("process ") || line.starts_with("thread ");
-        self.told().into_iter().filter(is_name).collect()
+        self.reported().into_iter().filter(is_name).collect()
     }
 }
 
@@ -225,8 +225,8 @@ fn event_line(event: &EventRecord<'_>) -> String {
 #[test]
 fn the_head_of_a_scene_registers_every_string() {
     let mut scene = Scene::new();
-    assert_eq!(scene.told(), [] as [&str; 0]);
+    assert_eq!(scene.reported(), [] as [&str; 0]);
     let time = Nanos(7);
     scene.encoder.instant(time, Text::Inline("word"), &[]).expect("memory takes every record");
-    assert_eq!(scene.told(), ["7 999/999: fxtrec:word"]);
+    assert_eq!(scene.reported(), ["7 999/999: fxtrec:word"]);
 }

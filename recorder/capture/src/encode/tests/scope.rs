@@ -1,6 +1,6 @@
 //! Narrow scopes: the records if only some threads are recorded.
 
-use super::scene::Way;
+use super::scene::PassMode;
 use super::{
     LOST, Proc, SECOND, Scene, comm_of, fork, interrupt, switch, wakeup, wakeup_new, waking,
 };
@@ -36,7 +36,7 @@ fn an_outsider_is_shown_until_it_goes_out_and_then_nothing_is_recorded() {
     scene.at(140, 0, switch(a, "S", idle));
     scene.at(150, 0, switch(idle, "R", z));
     assert_eq!(
-        scene.told(),
+        scene.reported(),
         [
             "process 5 = five",
             "thread 5 = t5 of 5",
@@ -60,16 +60,16 @@ fn an_outsider_is_shown_until_it_goes_out_and_then_nothing_is_recorded() {
 /// The third picture there.
 #[test]
 fn while_one_in_scope_waits_every_thread_that_has_the_cpu_is_shown() {
-    for way in [Way::Public, Way::Thorough] {
+    for mode in [PassMode::Public, PassMode::Thorough] {
         let [a, x, y, z, idle] = [5, 10, 11, 12, 0];
         let mut scene = only_five();
-        scene.way = way;
+        scene.mode = mode;
         scene.at(100, 0, switch(a, "R", x));
         scene.at(110, 0, switch(x, "R", y));
         scene.at(120, 0, switch(y, "R", a));
         scene.at(130, 0, switch(a, "S", idle));
         scene.at(140, 0, switch(idle, "R", z));
-        // Nothing waits in between.
+        // In between, no thread waits.
         scene.at(150, 0, switch(z, "R", x));
         scene.at(160, 1, wakeup(a, y));
         scene.at(170, 0, switch(x, "S", a));
@@ -86,7 +86,7 @@ fn while_one_in_scope_waits_every_thread_that_has_the_cpu_is_shown() {
                 "160 cpu 0: 3489660929 (0) blocked -> 10 (1024) inferred=true",
                 "170 cpu 0: 10 (1024) blocked -> 5 (1024)",
             ],
-            "{way:?}"
+            "{mode:?}"
         );
         let stats = *scene.encoder.stats();
         assert_eq!((stats.switches_written, stats.inferred_switches, stats.occupants), (6, 0, 2));
@@ -101,7 +101,7 @@ fn a_thread_that_is_moved_waits_for_its_new_cpu_only() {
     scene.at(110, 1, Kind::Moved { tid: Tid(5), from: Cpu(0), to: Cpu(1) });
     let expected = ["110 cpu 1: 3489660930 (0) blocked -> 20 (1024) inferred=true".to_owned()];
     assert_eq!(scene.scheduled()[1..2], expected);
-    // The other CPU is not waited for any more.
+    // No thread waits for the other CPU any more.
     scene.at(120, 0, switch(10, "S", 11));
     scene.at(130, 0, switch(11, "S", 12));
     assert_eq!(scene.scheduled(), ["120 cpu 0: 10 (1024) blocked -> 3489660929 (0)"]);
@@ -122,14 +122,14 @@ fn a_thread_that_is_moved_waits_for_its_new_cpu_only() {
     );
 }
 
-/// Then most switches of others are missing, so only the kernel knows which thread has a CPU.
+/// In that case most switches of others are missing, so only the kernel knows which thread has a CPU.
 #[test]
 fn a_source_that_reports_the_scope_only_says_which_thread_has_the_cpu() {
     let mut scene = only_five();
     scene.encoder.expect_kernel_filter();
     scene.at(100, 0, switch(5, "S", 10));
     scene.at(110, 0, switch(10, "S", 11));
-    scene.told();
+    scene.reported();
     // 11 -> 12 is left out.
     let comm = comm_of(12);
     scene.at(200, 1, Kind::Occupant { cpu: Cpu(0), tid: Tid(12), prio: 120, comm });
@@ -137,7 +137,7 @@ fn a_source_that_reports_the_scope_only_says_which_thread_has_the_cpu() {
     scene.at(210, 0, Kind::Skipped);
     scene.at(210, 0, switch(12, "R", 5));
     assert_eq!(
-        scene.told(),
+        scene.reported(),
         [
             "process 12 = t12",
             "thread 12 = t12 of 12",
@@ -146,7 +146,7 @@ fn a_source_that_reports_the_scope_only_says_which_thread_has_the_cpu() {
             "210 cpu 0: 12 (1024) running -> 5 (1024)",
         ]
     );
-    // What it does not say is not guessed.
+    // The encoder does not guess what the kernel does not say.
     scene.at(220, 0, switch(5, "R", 12));
     scene.at(230, 0, switch(12, "R", 13));
     scene.at(240, 1, interrupt(wakeup(5, 30)));
@@ -178,7 +178,7 @@ fn nothing_is_written_or_named_where_the_scope_has_no_part() {
     scene.at(110, 0, wakeup(10, 11));
     scene.at(120, 0, waking(12, 11));
     scene.at(130, 0, switch(11, "S", 0));
-    assert_eq!(scene.told(), [] as [&str; 0]);
+    assert_eq!(scene.reported(), [] as [&str; 0]);
     let stats = *scene.encoder.stats();
     assert_eq!((stats.switches, stats.switches_written), (2, 0));
     assert_eq!((stats.wakeups, stats.wakeups_written, stats.threads), (1, 0, 0));
@@ -189,10 +189,10 @@ fn a_thread_of_the_scope_that_is_woken_by_an_outsider_names_it() {
     let mut scene = only_five();
     scene.at(100, 0, switch(5, "S", 0));
     scene.at(110, 1, switch(0, "R", 10));
-    scene.told();
+    scene.reported();
     scene.at(120, 1, wakeup(5, 10));
     assert_eq!(
-        scene.told(),
+        scene.reported(),
         ["process 10 = t10", "thread 10 = t10 of 10", "120 cpu 0: wakes 5 (1024) waker=koid:10",]
     );
 }
@@ -205,7 +205,7 @@ fn children_of_the_scope_are_in_scope_and_those_of_others_are_not() {
     scene.at(120, 0, fork((6, 7), (6, 6)));
     scene.at(130, 0, fork((5, 8), (5, 5)));
     scene.at(140, 0, fork((20, 20), (10, 10)));
-    scene.told();
+    scene.reported();
     for (time, tid) in [(200, 6), (210, 7), (220, 8), (230, 20)] {
         scene.at(time, 0, interrupt(wakeup_new(tid, 5)));
     }
@@ -223,7 +223,7 @@ fn a_process_stays_in_scope_though_an_earlier_owner_of_its_id_is_seen_to_end() {
     scene.at(2, 0, switch(5, "Z", 0));
     scene.at(3, 1, fork((5, 5), (10, 10)));
     scene.at(4, 1, wakeup_new(5, 10));
-    scene.told();
+    scene.reported();
     scene.at(100, 0, switch(0, "R", 5));
     let heir = 5 + SECOND;
     assert_eq!(scene.scheduled(), [format!("100 cpu 0: 0 (idle) running -> {heir} (1024)")]);
@@ -234,7 +234,7 @@ fn a_process_stays_in_scope_though_an_earlier_owner_of_its_id_is_seen_to_end() {
     scene.at(130, 0, switch(5, "Z", 0));
     scene.at(140, 1, fork((5, 5), (10, 10)));
     scene.at(150, 1, wakeup_new(5, 10));
-    scene.told();
+    scene.reported();
     scene.at(160, 1, switch(10, "S", 5));
     assert_eq!(scene.scheduled(), [] as [&str; 0]);
 }
@@ -249,7 +249,7 @@ fn an_heir_of_an_id_is_not_ended_by_the_earlier_owner_that_goes_out_later() {
     // Its id was reused, but it was not switched out yet.
     scene.at(130, 0, fork((6, 6), (5, 5)));
     scene.at(131, 0, wakeup_new(6, 5));
-    scene.told();
+    scene.reported();
     scene.at(140, 1, switch(6, "X", 0));
     scene.at(150, 0, switch(5, "S", 6));
     scene.at(160, 0, switch(6, "S", 5));
@@ -271,7 +271,7 @@ fn a_child_of_the_scope_whose_fork_was_lost_is_in_scope() {
     let mut scene = only_five();
     scene.at(100, 0, switch(0, "R", 5));
     scene.at(110, 0, LOST);
-    scene.told();
+    scene.reported();
     scene.at(120, 0, wakeup_new(6, 5));
     scene.at(130, 0, switch(5, "S", 10));
     scene.at(140, 0, wakeup_new(20, 10));
@@ -326,7 +326,7 @@ fn a_switch_that_was_not_seen_is_inferred_for_the_scope_only() {
 fn a_cpu_that_goes_from_idle_to_an_outsider_is_not_idle_until_that_is_seen_again() {
     let mut scene = only_five();
     scene.at(100, 0, switch(5, "S", 0));
-    scene.told();
+    scene.reported();
     scene.at(110, 0, switch(0, "R", 10));
     scene.at(120, 0, switch(10, "S", 0));
     scene.at(130, 0, switch(0, "R", 11));
@@ -338,7 +338,7 @@ fn what_the_file_shows_is_closed_behind_a_gap() {
     let mut scene = only_five();
     scene.at(100, 0, switch(5, "S", 10));
     scene.at(110, 0, LOST);
-    scene.told();
+    scene.reported();
     scene.at(120, 0, switch(11, "S", 12));
     assert_eq!(scene.scheduled(), ["120 cpu 0: 10 (1024) blocked -> 3489660929 (0) inferred=true"]);
 }
@@ -356,13 +356,13 @@ fn a_process_put_in_scope_brings_all_of_its_threads() {
     assert_eq!(scene.scheduled(), ["100 cpu 0: 31 (1024) blocked -> 30 (1024)"]);
 }
 
-/// What a source leaves out: it reports only switches that concern the scope.
+/// Switches that a source leaves out: it reports only switches that concern the scope.
 #[test]
 fn a_source_that_reports_the_scope_only_never_makes_a_cpu_idle_by_that() {
     let mut scene = only_five();
     scene.at(100, 0, switch(5, "S", 10));
     scene.at(110, 0, switch(10, "S", 0));
-    scene.told();
+    scene.reported();
     // idle -> 11 and 11 -> 12 are left out.
     scene.at(200, 0, Kind::Skipped);
     scene.at(200, 0, switch(12, "R", 5));
@@ -385,14 +385,15 @@ fn a_piece_that_begins_while_nothing_is_recorded_says_so_and_names_it() {
     scene.at(110, 0, switch(10, "S", 11));
     let beginning = scene.encoder.rotate(Nanos(120)).expect("memory takes every record");
     scene.begin_anew(&beginning);
-    let told = scene.told();
+    let reported = scene.reported();
     assert!(
-        told.contains(&"thread 3489660929 = not recorded of 3489660928".to_owned()),
-        "{told:?}"
+        reported.contains(&"thread 3489660929 = not recorded of 3489660928".to_owned()),
+        "{reported:?}"
     );
     assert!(
-        told.contains(&"120 cpu 0: 0 (idle) running -> 3489660929 (0) inferred=true".to_owned()),
-        "{told:?}"
+        reported
+            .contains(&"120 cpu 0: 0 (idle) running -> 3489660929 (0) inferred=true".to_owned()),
+        "{reported:?}"
     );
     scene.at(130, 0, switch(12, "S", 5));
     assert_eq!(scene.scheduled(), ["130 cpu 0: 3489660929 (0) blocked -> 5 (1024)"]);
@@ -402,16 +403,16 @@ fn a_piece_that_begins_while_nothing_is_recorded_says_so_and_names_it() {
 #[test]
 fn who_is_in_scope_by_the_kernels_word_is_shown_as_long_as_it_says_so() {
     let mut scene = Scene::narrow(Threads::new(Ids::Initial, Box::new(Proc::default())));
-    let told_switch = |scene: &mut Scene, time, wanted: [bool; 2], from, state, to| {
+    let reported_switch = |scene: &mut Scene, time, wanted: [bool; 2], from, state, to| {
         scene.at(time, 0, Switch { in_scope: Some(wanted), ..switch(from, state, to) });
     };
-    told_switch(&mut scene, 100, [false, true], 10, "S", 5);
+    reported_switch(&mut scene, 100, [false, true], 10, "S", 5);
     assert_eq!(scene.scheduled(), ["100 cpu 0: 3489660929 (0) blocked -> 5 (1024)"]);
     // The thread is moved out of the scope while it runs, and back in after another thread has run.
-    told_switch(&mut scene, 110, [false, false], 5, "S", 10);
+    reported_switch(&mut scene, 110, [false, false], 5, "S", 10);
     assert_eq!(scene.scheduled(), ["110 cpu 0: 5 (1024) blocked -> 3489660929 (0)"]);
-    told_switch(&mut scene, 120, [false, true], 10, "S", 5);
-    told_switch(&mut scene, 130, [true, false], 5, "S", 10);
+    reported_switch(&mut scene, 120, [false, true], 10, "S", 5);
+    reported_switch(&mut scene, 130, [true, false], 5, "S", 10);
     let expected = [
         "120 cpu 0: 3489660929 (0) blocked -> 5 (1024)",
         "130 cpu 0: 5 (1024) blocked -> 10 (1024)",

@@ -1,6 +1,6 @@
 //! Context switches: threads, states and weights.
 
-use super::scene::Way;
+use super::scene::PassMode;
 use super::{Scene, comm, switch, wakeup};
 use crate::event::{Kind, Loss, SliceFacts, Switch, Taken, Wake};
 use fxtrec_units::Nanos;
@@ -11,7 +11,7 @@ fn a_switch_has_both_threads_named_before_it_and_both_weights() {
     let nice_and_not = Switch { prev_prio: 125, next_prio: 115, ..switch(5, "S", 6) };
     scene.at(100, 1, nice_and_not);
     assert_eq!(
-        scene.told(),
+        scene.reported(),
         [
             "process 5 = t5",
             "thread 5 = t5 of 5",
@@ -31,7 +31,7 @@ fn the_idle_side_carries_the_least_weight_whatever_its_priority() {
     scene.at(100, 0, switch(0, "R", 5));
     scene.at(200, 0, Switch { next_prio: -1, ..switch(5, "S", 0) });
     assert_eq!(
-        scene.told(),
+        scene.reported(),
         [
             "process 0 = swapper",
             "thread 0 = swapper of 0",
@@ -63,9 +63,9 @@ fn a_weight_follows_the_priority_from_switch_to_switch() {
 
 #[test]
 fn usual_weights_can_be_left_out() {
-    for way in [Way::Public, Way::Thorough] {
+    for mode in [PassMode::Public, PassMode::Thorough] {
         let mut scene = Scene::new();
-        scene.way = way;
+        scene.mode = mode;
         scene.leave_out_usual_weights();
         scene.at(100, 0, switch(0, "R", 5));
         scene.at(200, 0, switch(5, "S", 6));
@@ -221,7 +221,7 @@ fn what_was_stolen_since_before_a_slice_that_began_unseen_is_on_no_switch() {
     scene.at(100, 0, switch(5, "S", 6));
     // Thread 7 has the CPU at this time.
     scene.at(150, 0, wakeup(5, 7));
-    scene.told();
+    scene.reported();
     scene.at(200, 0, stolen(30));
     scene.at(200, 0, switch(7, "S", 5));
     assert_eq!(scene.scheduled(), ["200 cpu 0: 7 (1024) blocked -> 5 (1024)"]);

@@ -64,7 +64,7 @@ fn a_throttled_thread_comes_in_with_how_long_it_was_and_by_whom() {
 #[test]
 fn one_that_is_moved_when_it_may_run_again_was_throttled_until_then() {
     let mut scene = five_is_throttled();
-    scene.told();
+    scene.reported();
     scene.at(160, 1, kept(5, 0, 1_040));
     scene.at(160, 1, Kind::Moved { tid: Tid(5), from: Cpu(0), to: Cpu(1) });
     scene.at(170, 1, kept(5, 1, 9_000));
@@ -82,11 +82,11 @@ fn one_that_is_moved_when_it_may_run_again_was_throttled_until_then() {
 #[test]
 fn after_a_loss_no_thread_is_reported_as_throttled() {
     let mut scene = five_is_throttled();
-    scene.told();
+    scene.reported();
     scene.at(120, 1, LOST);
-    let told = scene.scheduled();
+    let reported = scene.scheduled();
     let doubtful = "120 999/999: sched:throttled cpu=0 inferred=true".to_owned();
-    assert!(told.contains(&doubtful), "{told:?}");
+    assert!(reported.contains(&doubtful), "{reported:?}");
     scene.at(170, 0, kept(5, 0, 1_050));
     scene.at(170, 0, switch(6, "S", 5));
     assert_eq!(scene.scheduled(), ["170 cpu 0: 6 (1024) blocked -> 5 (1024)"]);
@@ -95,20 +95,20 @@ fn after_a_loss_no_thread_is_reported_as_throttled() {
 #[test]
 fn one_that_came_in_unseen_is_not_told_to_have_been_throttled_then_or_later() {
     let mut scene = five_is_throttled();
-    scene.told();
+    scene.reported();
     scene.at(120, 0, wakeup(9, 5));
     scene.at(130, 0, switch(5, "S", 6));
     scene.at(140, 0, kept(5, 0, 1_050));
     scene.at(140, 0, switch(6, "S", 5));
-    let told = scene.scheduled().join("\n");
-    assert!(told.contains("-> 5 (1024) inferred=true"), "{told}");
-    assert!(!told.contains("throttled_ns"), "{told}");
+    let reported = scene.scheduled().join("\n");
+    assert!(reported.contains("-> 5 (1024) inferred=true"), "{reported}");
+    assert!(!reported.contains("throttled_ns"), "{reported}");
 }
 
 #[test]
 fn a_period_whose_last_thread_was_taken_away_ends_at_an_unknown_time() {
     let mut scene = five_is_throttled();
-    scene.told();
+    scene.reported();
     // It leaves a queue that is still throttled for the queue of another cgroup.
     scene.at(160, 0, kept(5, 0, 990));
     scene.at(160, 0, switch(6, "S", 5));
@@ -146,8 +146,10 @@ fn where_queues_are_throttled_each_thread_that_waits_in_one_is_told_for_how_long
     scene.at(200, 0, switch(5, "S", 7));
     scene.at(210, 0, Kind::Kept(queue(6, 0, 1_060)));
     scene.at(210, 0, switch(7, "S", 6));
-    let told = scene.scheduled();
-    let tells = |text: &str| assert!(told.iter().any(|told| told == text), "{text}: {told:#?}");
+    let reported = scene.scheduled();
+    let tells = |text: &str| {
+        assert!(reported.iter().any(|reported| reported == text), "{text}: {reported:#?}");
+    };
     tells("100 cpu 0: 5 (1024) running -> 6 (1024)");
     tells("120 cpu 0: 6 (1024) running -> 0 (idle) throttled=true");
     tells(r#"120 999/999: sched:throttled cgroup="/seven" cpu=0"#);
@@ -156,7 +158,7 @@ fn where_queues_are_throttled_each_thread_that_waits_in_one_is_told_for_how_long
     tells(&format!("190 cpu 0: 0 (idle) running -> 5 (1024) throttled_ns=60 {by}"));
     tells(&format!("200 cpu 0: 5 (1024) blocked -> 7 (1024) throttled_ns=50 {by}"));
     tells(&format!("210 cpu 0: 7 (1024) blocked -> 6 (1024) throttled_ns=60 {by}"));
-    let woken = told.iter().find(|told| told.starts_with("130 ")).expect("7 is woken");
+    let woken = reported.iter().find(|reported| reported.starts_with("130 ")).expect("7 is woken");
     assert!(woken.contains("throttled=true"), "{woken}");
 }
 
@@ -191,7 +193,7 @@ fn one_that_is_moved_between_queues_was_throttled_for_what_each_of_them_says() {
     scene.at(50, 0, switch(0, "R", 5));
     scene.at(100, 0, goes_out(queued(1_000, true)));
     scene.at(100, 0, switch(5, "R", 6));
-    scene.told();
+    scene.reported();
     let moved = |from, to| Kind::Moved { tid: Tid(5), from: Cpu(from), to: Cpu(to) };
     // Its queue is still throttled, and so is that of CPU 1.
     scene.at(130, 0, Kind::Kept(Kept { goes_on: true, ..queue(5, 0, 1_030) }));
@@ -201,8 +203,11 @@ fn one_that_is_moved_between_queues_was_throttled_for_what_each_of_them_says() {
     scene.at(150, 1, moved(1, 2));
     scene.at(170, 2, Kind::Kept(queue(5, 2, 5)));
     scene.at(170, 2, switch(0, "R", 5));
-    let told = scene.scheduled();
-    let last = told.last().expect("it comes in");
-    assert!(last.contains("throttled_ns=45 "), "30 + 10 + 5: {told:#?}");
-    assert!(!told.iter().any(|told| told.contains("late_ns")), "not over on CPU 0: {told:#?}");
+    let reported = scene.scheduled();
+    let last = reported.last().expect("it comes in");
+    assert!(last.contains("throttled_ns=45 "), "30 + 10 + 5: {reported:#?}");
+    assert!(
+        !reported.iter().any(|reported| reported.contains("late_ns")),
+        "not over on CPU 0: {reported:#?}"
+    );
 }

@@ -1,4 +1,4 @@
-//! Triggers: which of them fire, with which value, and the records of this.
+//! Triggers: which ones fire, with which values, and the records about them.
 
 use fxt_reader::Reader;
 
@@ -27,18 +27,18 @@ pub(super) fn arm(mut scene: Scene, triggers: &[&str]) -> Scene {
 /// The triggers that have fired since the last call, each with the begin and end of its slice or wait.
 fn spans(scene: &mut Scene) -> Vec<(usize, Option<u64>, u64)> {
     let watch = scene.encoder.watch().expect("there are triggers");
-    let told = |fired: Fired| (fired.trigger, fired.since.map(|since| since.0), fired.time.0);
-    watch.take_fired().map(told).collect()
+    let reported = |fired: Fired| (fired.trigger, fired.since.map(|since| since.0), fired.time.0);
+    watch.take_fired().map(reported).collect()
 }
 
 /// The triggers that have fired since the last call: time, trigger, thread and value.
 fn fired(scene: &mut Scene) -> Vec<(u64, usize, Option<u32>, Option<f64>)> {
     let watch = scene.encoder.watch().expect("there are triggers");
-    let told = |fired: Fired| {
+    let reported = |fired: Fired| {
         let thread = fired.thread.map(|thread| thread.tid.0);
         (fired.time.0, fired.trigger, thread, fired.value.map(|value| value.number))
     };
-    watch.take_fired().map(told).collect()
+    watch.take_fired().map(reported).collect()
 }
 
 #[test]
@@ -56,7 +56,7 @@ fn each_length_of_time_fires_when_it_ends_and_is_written_down() {
     scene.at(290, 0, switch(5, "S", 7));
     assert_eq!(fired(&mut scene), [(290, 2, Some(5), Some(110.0)), (290, 0, Some(7), Some(60.0))]);
     let marks: Vec<String> =
-        scene.told().into_iter().filter(|line| line.contains("fxtrec:trigger")).collect();
+        scene.reported().into_iter().filter(|line| line.contains("fxtrec:trigger")).collect();
     assert_eq!(
         marks[0],
         r#"140 999/999: fxtrec:trigger expression="wakeup >= 30ns" cpu=0 thread=koid:7 value_ns=30"#
@@ -169,8 +169,8 @@ fn a_span_of_an_application_fires_for_its_thread() {
         let encoder = &mut scene.encoder;
         encoder.span(trigger, (Nanos(since), Nanos(time)), Koid(thread), from).expect("room");
         let watch = encoder.watch().expect("there are triggers");
-        let told = |fired: Fired| (fired.thread.map(|it| it.tid.0), fired.since, fired.value);
-        watch.take_fired().map(told).next()
+        let reported = |fired: Fired| (fired.thread.map(|it| it.tid.0), fired.since, fired.value);
+        watch.take_fired().map(reported).next()
     };
     let took = |number| Some(Amount { number, dimension: Dimension::Time });
     assert_eq!(span(1, 60, 8, 70), Some((Some(8), Some(Nanos(60)), took(10.0))));

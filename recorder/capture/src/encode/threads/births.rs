@@ -1,7 +1,7 @@
 //! How threads become known before they run: by the snapshot, their fork, or their first wake-up.
 //!
-//! Forks have the ids of the recorder's pid namespace. If that is not the initial namespace, the new thread's tid is learned from its first
-//! wake-up, which its parent does.
+//! Forks have the ids of the recorder's pid namespace. If the recorder is in another namespace, the new thread's tid is learned from its
+//! first wake-up, by its parent.
 
 use std::sync::Arc;
 
@@ -74,14 +74,14 @@ impl Threads {
         }
     }
 
-    /// Whether the thread is its process's main thread, whose cgroup is that of the process.
+    /// Whether the thread is the main thread of its process, whose cgroup is that of the process.
     pub fn is_main(&self, tid: Tid) -> bool {
         let home = self.find(tid).map(|slot| self.thread(slot).process);
         let local = home.and_then(|home| self.process(home).local);
         local.is_some() && local == self.ids.local(tid)
     }
 
-    /// Adds a thread of the snapshot, with those of its ids that are known.
+    /// Adds a thread of the snapshot, with its known ids.
     pub fn add_thread(
         &mut self,
         process: ProcessSlot,
@@ -139,7 +139,7 @@ impl Threads {
         }
     }
 
-    /// Same inside a pid namespace, where only the ids of the initial one are known.
+    /// The same inside a pid namespace, where only the ids of the initial namespace are known.
     fn begun_outside(&mut self, tid: Tid, maker: Slot, same_process: bool) {
         if let Some(slot) = self.find(tid) {
             // An earlier owner of the tid, whose end was not recorded.
@@ -187,7 +187,7 @@ impl Threads {
         }
     }
 
-    /// `as_process` is the parent's process when the new thread is the first of its own.
+    /// `as_process` is the parent's process if the new thread is the first thread of its own process.
     fn forked(
         &mut self,
         time: Nanos,

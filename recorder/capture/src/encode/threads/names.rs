@@ -7,7 +7,7 @@ use crate::event::{Comm, LocalId};
 use fxtrec_units::Tid;
 use fxtrec_units::convention::inner_process_koid;
 
-/// The kernel keeps this many bytes of a name.
+/// The number of bytes of a name that the kernel keeps.
 const COMM_CUT: usize = 15;
 
 impl Threads {
@@ -25,7 +25,7 @@ impl Threads {
         koid
     }
 
-    /// The thread has another name, which its next event will contain; the file keeps the old one until then.
+    /// The thread has another name, which its next event will contain; until then, the file keeps the old name.
     pub fn forget_name(&mut self, pid: LocalId, tid: LocalId, exec: bool) {
         let Some(slot) = self.ids.tid(tid).and_then(|tid| self.find(tid)) else { return };
         if slot == IDLE {

@@ -27,7 +27,7 @@ pub struct Process {
     /// Its id in the recorder's pid namespace, if it is in that namespace.
     pub(super) local: Option<LocalId>,
     pub(super) in_scope: bool,
-    /// How many losses there had been when its main thread ended; `None` while the main thread lives.
+    /// The number of losses when its main thread ended; `None` while the main thread lives.
     pub(super) main_ended: Option<u32>,
     /// The number of its known threads.
     threads: u32,
@@ -98,7 +98,7 @@ impl Processes {
         }
     }
 
-    /// A new process with this id; an earlier one is no longer found by it.
+    /// Adds a new process with this id; an earlier process can no longer be found by the id.
     pub(super) fn replace(&mut self, pid: LocalId) -> ProcessSlot {
         if let Some(old) = self.by_pid.remove(&pid)
             && self.get(old).threads == 0
@@ -111,7 +111,7 @@ impl Processes {
         slot
     }
 
-    /// Keeps a process that is not found by any id.
+    /// Stores a process that cannot be found by an id.
     pub(super) fn insert(&mut self, process: Process) -> ProcessSlot {
         match self.free.pop() {
             Some(slot) => {
@@ -125,7 +125,7 @@ impl Processes {
         }
     }
 
-    /// One more of its threads becomes known.
+    /// One more thread of the process becomes known.
     pub(super) fn join(&mut self, slot: ProcessSlot) {
         self.get_mut(slot).threads += 1;
     }

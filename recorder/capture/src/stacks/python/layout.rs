@@ -1,7 +1,7 @@
 //! Python interpreters in files, and the offsets that a walk needs in each version of CPython.
 //!
-//! CPython 3.13 and later describe themselves: `_PyRuntime` begins with a table of offsets (`_Py_DebugOffsets`). For earlier versions the
-//! offsets are those of a build for 64-bit Linux, as its headers give them (`offsetof`); they are the same in all releases of a version.
+//! CPython 3.13 and later describe themselves: `_PyRuntime` begins with a table of offsets (`_Py_DebugOffsets`). For earlier versions, the
+//! offsets are those of a build for 64-bit Linux, according to its headers (`offsetof`); they are the same in all releases of a version.
 
 use std::path::Path;
 
@@ -19,7 +19,7 @@ pub(in super::super) struct Interpreter {
     pub(in super::super) code_type: u64,
     /// The beginning and the end of `_PyEval_EvalFrameDefault`, which evaluates Python functions.
     pub(in super::super) evaluates: (u64, u64),
-    /// `None` for a version that is not known here.
+    /// `None` for an unknown version.
     pub(in super::super) layout: Option<Layout>,
 }
 
@@ -28,7 +28,7 @@ pub(in super::super) struct Interpreter {
 pub(in super::super) struct Layout {
     /// The version is 3 followed by this.
     pub(in super::super) minor: u8,
-    /// For the walk, with addresses relative to `_PyRuntime`; no key is at 0.
+    /// For the walk, with addresses relative to `_PyRuntime`; no key is at address 0.
     pub(in super::super) walk: Walk,
     pub(in super::super) code: CodeLayout,
 }
@@ -317,7 +317,7 @@ fn minor_of_name(name: &str) -> Option<u8> {
     version[..end].parse().ok()
 }
 
-/// Whether a file's name is that of an interpreter, so that it is examined before a stack is in it.
+/// Whether a file's name is that of an interpreter: such a file is examined before a stack contains it.
 pub(in super::super) fn is_named_so(path: &Path) -> bool {
     let name = path.file_name().and_then(|name| name.to_str()).unwrap_or_default();
     name.starts_with("python") || name.starts_with("libpython")

@@ -199,12 +199,13 @@ mod tests {
 
     #[test]
     fn both_ways_to_tell_a_switch_mean_the_same() {
-        for (told, letter, preempted) in [("S", 'S', false), ("R+", 'R', true), ("D|K", 'D', false)]
+        for (reported, letter, preempted) in
+            [("S", 'S', false), ("R+", 'R', true), ("D|K", 'D', false)]
         {
             let kernel = format!(
-                "prev_comm=a ==> b:1 prev_pid=7 prev_prio=120 prev_state={told} ==> next_comm=swapper/1 next_pid=0 next_prio=139"
+                "prev_comm=a ==> b:1 prev_pid=7 prev_prio=120 prev_state={reported} ==> next_comm=swapper/1 next_pid=0 next_prio=139"
             );
-            let trace_cmd = format!("a ==> b:1:7 [120] {told} ==> swapper/1:0 [139]");
+            let trace_cmd = format!("a ==> b:1:7 [120] {reported} ==> swapper/1:0 [139]");
             for text in [kernel, trace_cmd] {
                 let parsed = parse("sched_switch", &text);
                 assert_eq!(parsed, Some(Ok(expected(letter, preempted))), "{text}");

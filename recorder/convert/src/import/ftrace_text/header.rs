@@ -58,7 +58,7 @@ impl Columns {
         self.flags.get_or_insert(flags);
     }
 
-    /// The number of bytes of `glued` that are flags; the seconds of a time follow immediately. `None` if that is ambiguous.
+    /// The number of bytes of `glued` that are flags; the seconds of a time follow immediately. `None` if this is ambiguous.
     pub(super) fn flags_of(&self, glued: &str) -> Option<usize> {
         let fits = |flags: &usize| {
             let (Some(word), Some(seconds)) = (glued.get(..*flags), glued.get(*flags..)) else {

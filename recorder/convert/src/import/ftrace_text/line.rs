@@ -38,7 +38,7 @@ pub(super) enum Line {
     },
 }
 
-/// Why a line is malformed.
+/// The reason why a line is malformed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Problem {
     /// The position, in bytes.
@@ -63,7 +63,7 @@ pub(super) struct Head {
     pub(super) task: Task,
     cpu: Cpu,
     time: Nanos,
-    /// Whether an interrupt caused the event, and not the thread; `None` if the text has no flags.
+    /// Whether an interrupt, and not the thread, caused the event; `None` if the text has no flags.
     interrupt: Option<bool>,
     /// Whether the time has no decimals, so that its unit is a guess.
     pub(super) plain_time: bool,
@@ -144,10 +144,10 @@ fn is_frame(line: &str) -> bool {
 fn lost(line: &str) -> Option<Line> {
     let (cpu, rest) = line.trim().strip_prefix("CPU:")?.split_once(" [")?;
     let words = rest.strip_suffix(']')?;
-    let told = words.starts_with("LOST") || words.ends_with("DROPPED");
+    let reported = words.starts_with("LOST") || words.ends_with("DROPPED");
     let count = words.split(' ').find_map(|word| word.parse().ok());
     let loss = count.map_or(Loss::unknown(), Loss::exactly);
-    told.then_some(Line::Lost { cpu: Cpu(cpu.trim().parse().ok()?), loss })
+    reported.then_some(Line::Lost { cpu: Cpu(cpu.trim().parse().ok()?), loss })
 }
 
 /// `PERF_RECORD_LOST lost 12`.
@@ -528,7 +528,7 @@ mod tests {
             let (.., task) = event(&format!("   {none}-7 [012] ..... 3.5: {SWITCH}"));
             assert_eq!(task.comm, Comm::default());
         }
-        // Fields without a CPU, with a thread that looks like one.
+        // Fields without a CPU, with a thread name that looks like one.
         parsed(&format!("        thread 3 17576  1016.315787:     sched:{SWITCH}"))
             .expect_err("no CPU");
     }

@@ -1,6 +1,6 @@
-//! Why a perf.data cannot be read.
+//! The reason why a perf.data cannot be read.
 
-/// Why a perf.data cannot be read.
+/// The reason why a perf.data cannot be read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum PerfDataError {

@@ -87,7 +87,7 @@ impl Features {
     }
 }
 
-/// A text after its length; it ends at the first NUL, which is followed by padding.
+/// A text after its length; the text ends at the first NUL, and padding follows.
 fn text(bytes: &mut Bytes<'_>) -> Option<String> {
     let len = bytes.u32().ok()?;
     let text = bytes.take(u64::from(len)).ok()?;

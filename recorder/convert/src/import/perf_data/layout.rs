@@ -299,9 +299,9 @@ mod tests {
         assert!(error.to_string().contains("does not describe its events"), "{error}");
         layouts.add(&attribute(IDENTIFIER | TIME, 0, 0), &words(&[1])).expect("an event");
         layouts.add(&attribute(IDENTIFIER | RAW, 0, 0), &words(&[2, 3])).expect("an event");
-        let told = |id: u64| layouts.of_record(SAMPLE, &words(&[id])).expect("it is known");
-        assert!(told(1).has(TIME) && told(2).has(RAW) && told(3).has(RAW));
-        assert!(told(4).has(TIME), "the first for want of a better");
+        let reported = |id: u64| layouts.of_record(SAMPLE, &words(&[id])).expect("it is known");
+        assert!(reported(1).has(TIME) && reported(2).has(RAW) && reported(3).has(RAW));
+        assert!(reported(4).has(TIME), "the first for want of a better");
         layouts.add(&attribute(TID, 0, 0), &[]).expect("an event");
         let error = layouts.of_record(SAMPLE, &words(&[1])).expect_err("no number in the third");
         assert!(error.to_string().contains("identify their event"), "{error}");

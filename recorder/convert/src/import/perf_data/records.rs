@@ -6,7 +6,7 @@
 //!                                        +--> descriptions of events and features, taken in at once
 //! ```
 //!
-//! No length in the file is trusted before that many bytes are present, and memory is limited: a compressed record is decompressed in
+//! A length in the file is trusted only when that many bytes are present, and memory is limited: a compressed record is decompressed in
 //! pieces, and a round that is too large is sorted in parts.
 
 use std::io::{self, Read};
@@ -120,7 +120,7 @@ impl Packed {
         let done = done?;
         self.taken += done.bytes_read;
         self.may_hold = written == PIECE_BYTES;
-        // After a complete frame, the decoder waits for the next one, whether there is one or not.
+        // After a complete frame, the decoder waits for the next one, even if there is none.
         let moved = done.bytes_read > 0 || written > 0;
         if !moved && self.taken < self.packed.len() {
             return Err(io::Error::new(

@@ -41,7 +41,7 @@ impl<T: Timed> Rounds<T> {
         Rounds { waiting, waiting_bytes: 0, most_bytes, ready, newest, newest_before, split: 0 }
     }
 
-    /// The next record in order, if it is certain which one that is.
+    /// The next record in order, if it is certain which record that is.
     pub(super) fn next(&mut self) -> Option<T> {
         self.ready.pop_front()
     }

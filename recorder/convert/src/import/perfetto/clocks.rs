@@ -18,7 +18,7 @@ pub(super) const MOST_CLOCKS: usize = 16;
 /// Differences below this, in nanoseconds, are the time that it took to read the clocks.
 const JITTER_NS: u64 = 1_000_000;
 
-/// The times of all clocks at one moment.
+/// The times of all clocks at one point in time.
 #[derive(Clone, Debug, Default)]
 struct Snapshot(Vec<(u32, u64)>);
 

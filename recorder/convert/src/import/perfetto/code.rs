@@ -1,8 +1,7 @@
 //! The stacks of all sequences, with addresses instead of frames.
 //!
 //! Perfetto's frames are a function's name and a position in a file. FXT's frames are addresses, for which records give names and files. So
-//! each file gets a range of 4 GiB of addresses, and each frame the address of its position in that range, or the next address that no
-//! other frame has.
+//! each file gets a range of 4 GiB of addresses, and each frame gets the address of its position in that range, or the next unused address.
 
 use rustc_hash::FxHashMap;
 
@@ -76,7 +75,7 @@ impl Code {
         self.stacks.get(number as usize).map_or(&[], |stack| stack)
     }
 
-    /// The number of a stack that the sequence has interned; `None` if it has not, or if the limit is reached.
+    /// The number of a stack that the sequence has interned; `None` if the sequence has not interned it, or if the limit is reached.
     pub(super) fn interned(&mut self, sequence: &Sequence, stack: u64) -> Option<u32> {
         let frames = sequence.stacks.get(&stack)?;
         // Perfetto's stacks begin with the outermost frame.

@@ -308,7 +308,7 @@ impl Decoder {
         }
         time = 0;
         let [times, tids, targets, prios, comms, flags] = &columns.wakings;
-        // It only matters whether they all come from one CPU.
+        // It only matters whether all of them come from one CPU.
         if !times.is_empty() && self.waking.len() < 2 {
             self.waking.insert((cpu, self.writer));
         }

@@ -127,7 +127,7 @@ pub(super) enum Item<'a> {
         target: u16,
         woken: Side,
     },
-    /// Events of this CPU are missing before the next one.
+    /// Events of this CPU before the next one are missing.
     Lost {
         cpu: u16,
     },
@@ -160,7 +160,7 @@ pub(super) enum Item<'a> {
         tid: u32,
         number: Option<u16>,
     },
-    /// Where a thread that is woken now was blocked.
+    /// The function in which a thread that is woken now was blocked.
     Blocked {
         tid: u32,
         stack: u32,
@@ -324,8 +324,8 @@ impl<'a> Item<'a> {
                     1 => Wake::New,
                     _ => Wake::Waking,
                 };
-                let told = bytes.u8()? != 0;
-                let current = Some(bytes.u32()?).filter(|_| told);
+                let reported = bytes.u8()? != 0;
+                let current = Some(bytes.u32()?).filter(|_| reported);
                 let interrupt = match bytes.u8()? {
                     2 => None,
                     is => Some(is != 0),

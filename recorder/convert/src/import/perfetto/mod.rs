@@ -7,8 +7,8 @@
 //! ```
 //!
 //! One pass reads the packets, which may be in any order of time: each CPU's events are in separate bundles. Packets with a time become
-//! independent items; those without (processes, tracks, clocks) are kept. Then the sorted items are played, when all of that is known. No
-//! length is trusted before that many bytes are present, and everything that is kept has a limit.
+//! independent items; those without (processes, tracks, clocks) are kept. Then the sorted items are played, when all of that is known. A
+//! length is trusted only when that many bytes are present, and all stored data has a limit.
 
 mod clocks;
 mod code;
@@ -87,7 +87,7 @@ struct Relied<'a> {
     snapshot: Option<&'a [u8]>,
 }
 
-/// Why a packet was not read.
+/// The reason why a packet was not read.
 #[derive(Debug)]
 enum Failed {
     Damaged,
@@ -239,7 +239,7 @@ impl Decoder {
                 _ => {}
             }
         }
-        // The buffer is put back after the packet.
+        // The buffer is returned after the packet.
         let mut sequence = match self.sequences.remove(&id) {
             Some(sequence) => sequence,
             None if self.sequences.len() < MOST_SEQUENCES => Sequence::default(),
@@ -406,7 +406,7 @@ impl Decoder {
         Ok(())
     }
 
-    /// Sets the process of a thread. The first one counts, since ids are reused.
+    /// Sets the process of a thread. The first name counts, because ids are reused.
     fn belongs(&mut self, pid: u32, tid: u32) {
         if tid != 0 {
             self.homes.entry(tid).or_insert(pid);
@@ -493,7 +493,7 @@ impl Decoder {
                 }
             }
         }
-        // If it is reported several times, the last one counts.
+        // If it is reported several times, the last report counts.
         let before = self.report.times(DISCARDED);
         self.report.add(DISCARDED, discarded.saturating_sub(before));
         Ok(())

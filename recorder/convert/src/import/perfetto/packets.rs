@@ -91,7 +91,7 @@ pub(super) struct Findings {
     pub(super) lost_at: Option<u64>,
 }
 
-/// Passes each packet of `input` to `take`; packets in compressed ones take their place.
+/// Passes each packet of `input` to `take`; the packets inside a compressed packet are passed in its place.
 pub(super) fn each(
     input: impl BufRead,
     findings: &mut Findings,

@@ -348,7 +348,7 @@ impl<W: Write> Player<W> {
             self.importer.report.count("wake-ups before the first switch, left out");
             return Ok(());
         };
-        let told = match kind {
+        let reported = match kind {
             Woken::Wakeup => WakeKind::Wakeup,
             Woken::New => WakeKind::New,
             Woken::Waking => WakeKind::Waking,
@@ -356,13 +356,13 @@ impl<W: Write> Player<W> {
         let current = Tid(current);
         let interrupt = interrupt.filter(|_| !(is_compact && self.has_gathered_wakings));
         let by = match (here, interrupt) {
-            (Some(_), Some(interrupt)) => Waker::here(told, current, interrupt),
+            (Some(_), Some(interrupt)) => Waker::here(reported, current, interrupt),
             _ => Waker::Unknown,
         };
         let wake = Wake {
-            kind: match told {
+            kind: match reported {
                 WakeKind::Waking if self.only_wakings => WakeKind::Wakeup,
-                told => told,
+                reported => reported,
             },
             tid: Tid(woken.tid),
             prio: woken.prio,

@@ -1,7 +1,7 @@
 //! The state of one packet writer: interned data, defaults, and its own clocks.
 //!
 //! A packet of a sequence may refer by number to texts, frames and stacks of earlier packets. One flag means that all of this is cleared,
-//! another that the packet cannot be read without the lost packets before it.
+//! another one that the packet cannot be read without the lost packets before it.
 
 use rustc_hash::FxHashMap;
 

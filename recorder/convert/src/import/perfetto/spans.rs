@@ -436,11 +436,11 @@ impl Spans {
         let inside = self.inside.entry(cpu).or_default();
         let (kind, name) = match begins {
             Some(_) if inside.len() >= MOST_INTERRUPTS => return Ok(()),
-            Some(told) => {
+            Some(reported) => {
                 let name: Box<str> = match (soft, SOFT.get(number as usize)) {
                     (true, Some(name)) => (*name).into(),
-                    _ if told.is_empty() => format!("irq {number}").into(),
-                    _ => clean(told).into(),
+                    _ if reported.is_empty() => format!("irq {number}").into(),
+                    _ => clean(reported).into(),
                 };
                 inside.push((soft, number, name.clone()));
                 (EventKind::DurationBegin, name)

@@ -50,7 +50,7 @@ impl<'a> Value<'a> {
     /// Each number of a field, which may occur several times or be packed.
     pub(super) fn each(self, mut take: impl FnMut(u64)) -> Result<(), Damaged> {
         match self {
-            // In memory, each number may take eight times as much room.
+            // In memory, each number may take eight times as much space.
             Value::Bytes(packed) if packed.len() > MOST_PACKED => Err(Damaged),
             Value::Bytes(packed) => {
                 let mut fields = Fields(packed);

@@ -6,9 +6,9 @@
 use super::{Contents, Conversion};
 use crate::import::error::ImportError;
 
-/// The last option; in version 7, it has the position of further ones.
+/// The last option; in version 7, it has the position of the next options.
 pub(super) const DONE: u16 = 0;
-/// A tracing instance: in version 6 other than the main one, in version 7 any.
+/// A tracing instance: in version 6 any except the main one, in version 7 any.
 pub(super) const BUFFER: u16 = 3;
 const CLOCK: u16 = 4;
 const UNAME: u16 = 5;

@@ -89,7 +89,7 @@ impl Sections<'_> {
         Ok(packer.unpack("the sections", bytes.take(u64::from(packed))?, plain)?)
     }
 
-    /// Processes the options; returns the position of further ones.
+    /// Processes the options; returns the position of the next options.
     fn options(
         &self,
         bytes: &mut Bytes<'_>,

@@ -2,7 +2,7 @@
 //!
 //! Scalars have their argument types. An object of scalars is flattened: its members become arguments with dotted names, which Perfetto
 //! shows as a tree. Deeper objects and arrays stay JSON text. The argument `tef:nested` names both kinds, so that writing can rebuild them.
-//! A record has room for 15 arguments: further ones are put, as JSON text, into the argument `tef:more`.
+//! A record has space for 15 arguments: further arguments are put, as JSON text, into the argument `tef:more`.
 
 use std::borrow::Cow;
 
@@ -81,7 +81,7 @@ impl<'a> ArgSet<'a> {
         is_last: bool,
     ) -> bool {
         let type_of = |name: &str| types.and_then(|types| types.get(name)).and_then(text);
-        // The remaining room, minus the room for notes about all arguments.
+        // The remaining space, without the space for notes about all arguments.
         let room = |nested: bool| {
             let notes = usize::from(nested) + usize::from(!is_last);
             MAX_ARGS.saturating_sub(self.items.len() + notes)

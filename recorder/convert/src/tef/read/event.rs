@@ -1,4 +1,4 @@
-//! Events: each phase becomes its event type, or an instant that keeps the phase as a note.
+//! Events: each phase becomes its event type, or an instant that stores the phase as a note.
 
 use fxt_writer::record::{EventKind, UserspaceObject};
 use fxt_writer::{Arg, Koid, Text, Ticks, Value, WriteError, text};
@@ -106,7 +106,7 @@ impl Importer<'_> {
         self.write_event(&ready, args, json)
     }
 
-    /// The state of a thread from a time on. It becomes an operation on a track next to the thread's own, since it does not nest with the
+    /// The state of a thread from a time on. It becomes an operation on a separate track of the thread, because it does not nest with the
     /// thread's durations; without a length, it becomes an instant.
     fn state<'a>(
         &mut self,
@@ -126,7 +126,8 @@ impl Importer<'_> {
         Ok(EventKind::DurationComplete { end: Ticks(time.nanos.saturating_add(duration)) })
     }
 
-    /// The id and the end of the asynchronous operation that replaces a complete event which would overlap with another one of its thread.
+    /// The id and the end of the asynchronous operation that replaces a complete event which would overlap with another event of its
+    /// thread.
     fn overlap<'a>(
         &mut self,
         kind: EventKind,
@@ -136,7 +137,7 @@ impl Importer<'_> {
         args: &mut ArgSet<'a>,
     ) -> Result<Option<(u64, u64)>, ConvertError> {
         let EventKind::DurationComplete { end: Ticks(end) } = kind else { return Ok(None) };
-        // A complete event of FXT remains one.
+        // A complete event of FXT stays a complete event.
         if self.ids.trusts_threads() || self.overlaps.nests(thread, begin, end) {
             return Ok(None);
         }
@@ -245,7 +246,7 @@ impl Importer<'_> {
         Ok(kind)
     }
 
-    /// A complete event. Without a duration, it is only a begin, since its end is unknown.
+    /// A complete event. Without a duration, the event is only a begin, because its end is unknown.
     fn complete<'a>(
         &mut self,
         phase: &'a RawValue,
@@ -326,7 +327,7 @@ impl Importer<'_> {
                 args.note("bp", binding);
                 self.report.count("binding points of flows, kept as arguments");
             }
-            // Flows in FXT end in the slice that contains them; this one ends in the next slice.
+            // Flows in FXT end in the slice that contains them, but this one ends in the next slice.
             None if phase == "\"f\"" => {
                 args.note_value("bp", Value::Null);
                 self.report.count("binding points of flows, kept as arguments");
@@ -449,7 +450,7 @@ impl Importer<'_> {
     }
 }
 
-/// Cuts a string so that another one fits next to it.
+/// Truncates a string so that another one fits next to it.
 fn short(content: &str) -> String {
     text::clean(content.as_bytes()).chars().take(1000).collect()
 }

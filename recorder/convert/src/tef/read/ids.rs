@@ -1,15 +1,15 @@
 //! Ids: processes and threads as koids, correlation ids as numbers.
 //!
 //! In JSON a thread id belongs to its process, and any text can be an id. A koid is a number with the same meaning everywhere in the trace.
-//! Numeric ids are kept. If a second process uses a thread id, or if an id is not a number, a new koid is generated, and a kernel object
-//! record with the argument `tef:id` holds the original id.
+//! Numeric ids are preserved. If a second process uses a thread id, or if an id is not a number, a new koid is generated, and a kernel
+//! object record with the argument `tef:id` holds the original id.
 
 use rustc_hash::FxHashMap;
 use serde_json::value::RawValue;
 
 use super::members::{Members, integer, text};
 
-/// The first made-up koid: above the ids of Linux, and within the 32 bits that Perfetto keeps.
+/// The first generated koid: above the ids of Linux, and within the 32 bits that Perfetto keeps.
 const FIRST_MADE_UP: u64 = 1 << 30;
 
 /// The koids of ids.

@@ -8,7 +8,7 @@ use crate::error::ConvertError;
 
 /// The maximum payload of a blob record, in bytes; the name and the header fit in addition.
 const PIECE_BYTES: usize = 32_000;
-/// The maximum length of a name that fits in addition to such a payload, in bytes.
+/// The maximum length of a name that fits next to such a payload, in bytes.
 const NAME_BYTES: usize = 640;
 
 /// A blob that is written in pieces, all with the same name.
@@ -19,7 +19,7 @@ pub(super) struct Pieces {
 }
 
 impl Pieces {
-    /// A blob with that name, which is cut if necessary.
+    /// A blob with that name, which is truncated if necessary.
     pub(super) fn new(name: &str) -> Self {
         let mut name = text::clean(name.as_bytes()).into_owned();
         while name.len() > NAME_BYTES {
@@ -72,6 +72,6 @@ fn write_piece(
     payload: &[u8],
     target: &mut Target<'_>,
 ) -> Result<(), ConvertError> {
-    // Inline, since a name that is used once or twice is not worth an entry in the table.
+    // Inline, because a name that is used once or twice is not worth a table entry.
     Ok(target.write(&Blob { name: Text::Inline(name), blob_type, payload })?)
 }

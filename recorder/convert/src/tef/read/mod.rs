@@ -46,7 +46,8 @@ const PROVIDER: (ProviderId, &str) = (ProviderId(1), NAMELESS);
 ///
 /// # Errors
 ///
-/// If the input cannot be read or is malformed, or the output cannot be written. `rigor` determines what counts as malformed.
+/// Returns an error if the input cannot be read or is malformed, or the output cannot be written. `rigor` determines what counts as
+/// malformed.
 pub fn read(input: impl Read, out: &mut dyn Write, rigor: Rigor) -> Result<Report, ConvertError> {
     let mut between = spool::temporary().map_err(ConvertError::Write)?;
     let mut importer = Importer::new(&mut between, rigor);

@@ -22,7 +22,7 @@ impl Importer<'_> {
         let (kind, is_name) = match &*what {
             "process_name" => (ObjectType::Process, true),
             "thread_name" => (ObjectType::Thread, true),
-            // These determine the place of a process or thread in viewers, and text next to its name.
+            // These determine the position of a process or thread in viewers, and text next to its name.
             "process_sort_index" | "process_labels" => (ObjectType::Process, false),
             "thread_sort_index" => (ObjectType::Thread, false),
             _ => return Ok(false),

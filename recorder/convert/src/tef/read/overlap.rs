@@ -21,12 +21,12 @@ const REMEMBERED: usize = 64;
 pub(super) struct Overlaps(FxHashMap<u64, Vec<(u64, u64)>>);
 
 impl Overlaps {
-    /// Whether the operation nests with those on the thread's own track. If so, it is added to them.
+    /// Whether the operation nests with the operations on the thread's own track. If so, it is added to them.
     pub(super) fn nests(&mut self, thread: u64, begin: u64, end: u64) -> bool {
         let others = self.0.entry(thread).or_default();
         let crosses = |other: &(u64, u64)| {
             let earlier = *other;
-            // If two begin together, the first one in the file is the outer one for readers.
+            // If two begin at the same time, readers take the first one in the file as the outer one.
             let second = earlier.0 <= begin && begin < earlier.1 && earlier.1 < end;
             let first = begin < earlier.0 && earlier.0 < end && end < earlier.1;
             second || first

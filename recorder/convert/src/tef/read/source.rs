@@ -193,7 +193,8 @@ impl<R: Read> Source<R> {
         }
     }
 
-    /// Replaces commas before closing brackets in the next value with blanks, as far as it is in memory; false if there are none.
+    /// Replaces commas before closing brackets in the next value by blanks, as far as the value is in memory; returns false if there are
+    /// none.
     fn blank_commas(&mut self) -> bool {
         let value = &mut self.window[self.at..self.filled];
         let (mut depth, mut in_string, mut blanked) = (0_usize, false, 0);

@@ -378,7 +378,7 @@ impl<'o> Importer<'o> {
     }
 }
 
-/// The weight of a thread. Pseudo-threads for time that is not recorded have their own.
+/// The weight of a thread. Pseudo-threads for time that is not recorded have their own names.
 fn weight_of(thread: Tid, priority: i32) -> i32 {
     match is_not_recorded(fxt_reader::Koid(thread.0.into())) {
         true => NOT_RECORDED_WEIGHT,

@@ -10,7 +10,7 @@ pub(super) struct Time {
     pub(super) exact: bool,
 }
 
-/// The time in a value: a number, or a string with a number. `None` for anything else.
+/// The time in a value: a number, or a string with a number. `None` for any other text.
 pub(super) fn time(value: &RawValue) -> Option<Time> {
     let json = value.get();
     let text = json.strip_prefix('"').and_then(|json| json.strip_suffix('"')).unwrap_or(json);

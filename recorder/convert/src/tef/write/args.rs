@@ -160,7 +160,7 @@ impl<'a> Split<'a> {
         members.end();
     }
 
-    /// These arguments without the one for a thread's process.
+    /// These arguments, without the argument for the process of a thread.
     pub(super) fn without_process(mut self) -> Self {
         let mut own = List::new();
         let mut found = false;

@@ -56,7 +56,7 @@ impl Exporter<'_> {
             samples.append(if samples.is_empty() { b"[\n" } else { b",\n" })?;
             return samples.append(&text);
         }
-        // In JSON, the id of an operation is global by default; only traces that were converted from JSON mean it that way.
+        // In JSON, the id of an operation is global by default; only in traces that were converted from JSON is it really global.
         let provider = self.current_provider.and_then(|id| self.providers.get(&id));
         let is_local = is_async(event.kind) && provider.is_none_or(|name| name != NAMELESS);
         let mut object = self.document.event();
@@ -125,7 +125,7 @@ fn write_event_as(
     if !category.is_empty() && !sample {
         split.field(object, "cat", |out| json::string(out, category));
     }
-    // The end of a duration needs no name, since it ends the last one that began.
+    // The end of a duration needs no name, because it ends the last duration that began.
     if !(name.is_empty() && kind == EventKind::DurationEnd) {
         split.field(object, "name", |out| json::string(out, name));
     }

@@ -123,7 +123,7 @@ fn write_priority(object: &mut Object<'_>, args: Args<'_>, name: &str) {
     }
 }
 
-/// Arguments that are not in other fields.
+/// Arguments that are not stored in other fields.
 fn write_rest(object: &mut Object<'_>, args: Args<'_>) {
     let has_place = |name: &str| matches!(name, "outgoing_weight" | "incoming_weight" | "weight");
     if args.iter().any(|arg| !has_place(arg.name)) {

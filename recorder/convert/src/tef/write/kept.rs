@@ -68,7 +68,7 @@ impl Kept {
 }
 
 impl Exporter<'_> {
-    /// Keeps a blob for `otherData`, or for the data that it is a piece of.
+    /// Stores a blob for `otherData`, or for the data that it is a piece of.
     pub(super) fn blob(&mut self, blob: &Blob<'_>) -> Result<(), ConvertError> {
         if let Some(number) = blob.name.strip_prefix(notes::EVENT_BLOB)
             && let Ok(number) = number.parse()

@@ -47,7 +47,8 @@ pub enum Sched {
 ///
 /// # Errors
 ///
-/// If the input is not a trace or cannot be read, or the output cannot be written. Damaged records are skipped and counted.
+/// Returns an error if the input is not a trace or cannot be read, or the output cannot be written. Damaged records are skipped and
+/// counted.
 pub fn write(
     reader: &mut Reader<'_>,
     out: &mut dyn Write,

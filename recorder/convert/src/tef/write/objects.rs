@@ -19,7 +19,7 @@ impl Exporter<'_> {
     pub(super) fn kernel_object(&mut self, object: &KernelObject<'_>) {
         let mut split = Split::of(object.args);
         if let Some(original) = split.note(notes::ID) {
-            // It is made up for an id that is not a number, or that two processes use.
+            // The id is generated for an id that is not a number, or that two processes use.
             let mut json = Vec::new();
             write_value(&mut json, original, false, true);
             let json = String::from_utf8_lossy(&json).into_owned();
@@ -79,7 +79,7 @@ impl Exporter<'_> {
         event.end();
     }
 
-    /// A kernel object of any other type becomes an object without a process.
+    /// A kernel object of another type becomes an object without a process.
     fn other_kernel_object(&mut self, object: &KernelObject<'_>, split: &Split<'_>) {
         let number = match object.object_type {
             ObjectType::Other(number) => number,
@@ -94,7 +94,7 @@ impl Exporter<'_> {
     pub(super) fn userspace_object(&mut self, object: &UserspaceObject<'_>) {
         let split = Split::of(object.args);
         if split.note(notes::PHASE).is_some() {
-            // It is made up for an event that is written as well.
+            // The id is generated for an event that is written as well.
             return;
         }
         let mut event =
@@ -165,8 +165,8 @@ impl Exporter<'_> {
         event.string("ph", "i");
         event.string("cat", "fxt");
         event.string("name", report.event.name().unwrap_or("provider event"));
-        let nobody = Thread { process: Koid(0), thread: Koid(0) };
-        write_thread_and_time(&mut event, nobody, self.now, &self.names);
+        let no_thread = Thread { process: Koid(0), thread: Koid(0) };
+        write_thread_and_time(&mut event, no_thread, self.now, &self.names);
         event.string("s", "g");
         let mut args = Object::begin(event.key("args"));
         args.number("id", report.id.0.into());

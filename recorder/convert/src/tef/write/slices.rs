@@ -167,17 +167,17 @@ impl Slices {
         names: &Names,
     ) {
         let thread = record.incoming;
-        let (waited, told) = (self.states.of(thread), (said.held, said.held_by));
-        let Some(held) = Held::of(waited, record.time, told) else { return };
+        let (waited, reported) = (self.states.of(thread), (said.held, said.held_by));
+        let Some(held) = Held::of(waited, record.time, reported) else { return };
         // If it is unknown when the thread was held back, the time is drawn as waiting.
-        for stretch in self.periods.place(held).into_iter().flatten() {
-            for change in self.machine.held_back(&mut self.states, thread, stretch) {
+        for interval in self.periods.place(held).into_iter().flatten() {
+            for change in self.machine.held_back(&mut self.states, thread, interval) {
                 self.states.write_change(change, document, names);
             }
         }
     }
 
-    /// The first scheduling record has this time; does nothing for later ones.
+    /// Sets the time of the first scheduling record; later calls have no effect.
     fn begin(&mut self, time: Nanos) {
         if !std::mem::replace(&mut self.begun, true) {
             self.machine.cut(time);

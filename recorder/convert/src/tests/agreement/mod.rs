@@ -3,7 +3,7 @@
 //! A random story is played on a simulated machine. Its recording becomes a trace, and also feeds the scheduling state machine. How long
 //! each thread ran, waited and was blocked, and what each CPU was used for, must then be equal in the machine, the report, the page, and
 //! the slices of the JSON writer. The page's own script unfolds the page's data. The recorder's encoder gets the same story as kernel
-//! events, and infers lost ones; the report of its trace must be equal, too.
+//! events, and infers the lost ones; the report of its trace must also be equal.
 
 mod page;
 mod play;

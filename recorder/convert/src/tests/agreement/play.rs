@@ -1,4 +1,4 @@
-//! A machine on which a story is played: the recorder's trace of it, and the states in the scheduling state machine.
+//! A machine that plays a story: the recorder's trace of the story, and the states according to the scheduling state machine.
 
 use std::collections::BTreeMap;
 
@@ -117,7 +117,7 @@ fn what(state: State) -> &'static str {
     }
 }
 
-/// The true place of a thread.
+/// The actual place of a thread.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Place {
     On(u16),
@@ -149,7 +149,7 @@ pub(super) struct Play {
     sums: Sums,
 }
 
-fn nobody(cpu: u16) -> u64 {
+fn not_recorded(cpu: u16) -> u64 {
     NOT_RECORDED_PROCESS.0 + 1 + u64::from(cpu)
 }
 
@@ -166,7 +166,7 @@ impl Play {
     pub(super) fn new(narrow: bool) -> Play {
         let mut scene = Scene::of_scope(if narrow { "app" } else { "all" });
         for cpu in 0..CPUS {
-            scene.name(nobody(cpu), "not recorded");
+            scene.name(not_recorded(cpu), "not recorded");
         }
         // Two CPUs run threads when the story begins.
         let on = [102, 501, 0];
@@ -233,7 +233,7 @@ impl Play {
         }
     }
 
-    /// The first event after a loss shows that the CPU has another occupant than before.
+    /// The first event after a loss shows that the CPU's occupant has changed.
     fn infer(&mut self, cpu: u16) {
         let at = usize::from(cpu);
         let (was_lost, now) = (std::mem::take(&mut self.lost[at]), self.on[at]);
@@ -284,7 +284,7 @@ impl Play {
         self.show_occupant(cpu);
     }
 
-    /// While a thread in scope waits for a CPU, the trace shows what has it.
+    /// While a thread in scope waits for a CPU, the trace shows which thread has it.
     fn show_occupant(&mut self, cpu: u16) {
         let at = usize::from(cpu);
         let now = self.on[at];
@@ -293,7 +293,7 @@ impl Play {
             return;
         }
         self.shown[at] = Some(now);
-        self.scene.inferred(self.micros, cpu, nobody(cpu), now);
+        self.scene.inferred(self.micros, cpu, not_recorded(cpu), now);
         let switched = self.machine.switch(
             &mut self.threads,
             Switch {
@@ -315,8 +315,8 @@ impl Play {
         let is_shown = self.shown[at] == Some(outgoing);
         let (out, inn) = match (out_in_scope, in_in_scope) {
             (true, _) => (outgoing, incoming),
-            (false, true) => (if is_shown { outgoing } else { nobody(cpu) }, incoming),
-            (false, false) if is_shown => (outgoing, nobody(cpu)),
+            (false, true) => (if is_shown { outgoing } else { not_recorded(cpu) }, incoming),
+            (false, false) if is_shown => (outgoing, not_recorded(cpu)),
             (false, false) => return,
         };
         let leaves = if out == outgoing { leaves } else { Leaves::S };
@@ -324,7 +324,7 @@ impl Play {
         self.scene.switch(self.micros, cpu, out, leaves, inn);
         let who = |koid| match koid {
             0 => Occupant::Idle,
-            koid if koid == nobody(cpu) => Occupant::NotRecorded,
+            koid if koid == not_recorded(cpu) => Occupant::NotRecorded,
             koid => Occupant::Thread(koid),
         };
         let next = match self.is_in_scope(out) {

@@ -108,7 +108,7 @@ impl Counted {
     fn take(&self) -> Histogram {
         let (sum, censored) = (take_double(&self.sum), take(&self.censored));
         let mut taken = Histogram { sum, censored, ..Histogram::default() };
-        // Samples of zero length are in the first bucket, so if sum and bucket are zero, there is nothing to take.
+        // Samples of zero length are in the first bucket, so if both sum and bucket are zero, the histogram is empty.
         let shortest = take(&self.buckets[0]);
         if sum > 0 || shortest > 0 {
             taken.max = take_double(&self.max);
@@ -119,19 +119,19 @@ impl Counted {
     }
 }
 
-/// Slots after the last one that a hash leads to; one of them is "other".
+/// Slots after the last slot that a hash selects; one of them is "other".
 pub(super) const PROBES: usize = 8;
 
 /// The base 2 logarithm of the first bucket's upper bound, in seconds.
 pub const FIRST_BOUND: i32 = -24;
 
-/// The number of buckets. Each ends at twice the bound of the previous one; the last has no bound. With this number, histograms begin at
-/// cache lines, and the buckets up to 2^-15 s (31 us) share a line with the sum.
+/// The number of buckets. Each bucket ends at twice the bound of the previous one; the last has no bound. With this number, histograms
+/// begin at cache lines, and the buckets up to 2^-15 s (31 us) share a line with the sum.
 pub const BUCKETS: usize = 42;
 
 /// The upper bound of a bucket in nanoseconds, inclusive; `None` for the last.
 pub fn bound(bucket: usize) -> Option<u64> {
-    // 10^9 / 2^24 is 5^9 / 2^15. Values are whole numbers, so the fraction does not matter.
+    // 10^9 / 2^24 is 5^9 / 2^15. Values are whole numbers, so the fraction is irrelevant.
     (bucket + 1 < BUCKETS).then(|| (5_u64.pow(9) << bucket) >> 15)
 }
 

@@ -1,5 +1,5 @@
 //! Figures without records: separate programs on the scheduler's tracepoints that count in tables in kernel memory, by cgroup or by thread.
-//! They are loaded only on request, and share nothing with those that record.
+//! They are loaded only on request, and share no code or data with the programs that record.
 //!
 //! ```text
 //!   sched_switch, sched_wakeup, sched_wakeup_new --> programs --> what each thread does, and since when
@@ -28,7 +28,7 @@ use crate::sys::{Mapping, Sys};
 pub use layout::{BUCKETS, FIRST_BOUND, Figures, Histogram, Key, Measure, Row, Shape, bound};
 use layout::{CpuHead, PLACES_BYTES, Slot};
 
-/// The objects for which separate figures are kept. The numbers are those of `counts.bpf.c`.
+/// The kind of objects for which separate figures are kept. The numbers are those of `counts.bpf.c`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum KeyBy {
     Cgroup,
@@ -68,8 +68,7 @@ pub struct SchedCounts {
     reports_steal: bool,
     reports_throttles: bool,
     cpus: Mapping,
-    /// A map of maps, with another map as its value: after each change of such a map, the kernel waits until every running program has
-    /// ended.
+    /// A map of maps, which contains another map: after each change of such a map, the kernel waits until every running program has ended.
     fence: OwnedFd,
     fence_inner: OwnedFd,
     /// The table in which programs currently count.
@@ -84,7 +83,7 @@ impl SchedCounts {
     /// Loads the programs. They do not run yet.
     ///
     /// # Errors
-    /// [`BpfError`], at the first call that the kernel refuses.
+    /// Returns [`BpfError`], at the first call that the kernel refuses.
     pub fn open(
         files: &dyn Sys,
         sys: Box<dyn BpfSys + Send>,
@@ -170,8 +169,8 @@ impl SchedCounts {
         let shape = self.wanted.shape;
         let (at, slots) = (cpu * shape.cpu_bytes(), shape.slots_of_cpu());
         assert!(at + shape.cpu_bytes() <= self.cpus.len());
-        // SAFETY: the assertion keeps the value inside of the mapping, which lives as long as the references and begins at a page; sizes of
-        // values are multiples of eight. Programs and this code access its words only as a whole.
+        // SAFETY: the assertion ensures that the value is inside the mapping, which lives as long as the references and begins at a page
+        // boundary; sizes of values are multiples of eight. Programs and this code access its words only as a whole.
         unsafe {
             let head = self.cpus.base().add(at).cast::<CpuHead>();
             (&*head, std::slice::from_raw_parts(head.add(1).cast(), slots))
@@ -185,7 +184,7 @@ impl SchedCounts {
     /// Starts the programs.
     ///
     /// # Errors
-    /// [`BpfError::Attach`].
+    /// Returns [`BpfError::Attach`].
     pub fn attach(&mut self) -> Result<(), BpfError> {
         let links = self.programs.iter().map(|program| program.attach(&*self.sys));
         self.links = links.collect::<Result<_, _>>()?;
@@ -219,8 +218,8 @@ impl SchedCounts {
         PLACES_BYTES + self.cpus.len()
     }
 
-    /// Returns the counts since the last call, each key once, in no particular order. A thread that was renamed during the call has one of
-    /// its names.
+    /// Returns the counts since the last call, each key once, in no particular order. For a thread that was renamed during the call, one of
+    /// its names is returned.
     ///
     /// # Errors
     /// Errors of bpf(2) when it waits for the programs. In that case, nothing is lost.

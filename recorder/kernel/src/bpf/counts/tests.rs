@@ -97,7 +97,7 @@ fn all_five_sleeps_are_counted(counts: &mut SchedCounts) -> bool {
     assert!(name.starts_with(b"counted\0") || *process == Pid(std::process::id()), "{row:?}");
     let blocked = row.figures.of(Measure::Blocked);
     if blocked.max == 0 {
-        // None of the wake-ups was seen.
+        // None of the wake-ups was recorded.
         return false;
     }
     assert!(blocked.max >= 20_000_000 && blocked.max <= during.0, "{row:?}");

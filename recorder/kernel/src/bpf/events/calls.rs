@@ -27,7 +27,7 @@ impl OfCalls {
     /// support these. `setting` is that of the programs on switches.
     ///
     /// # Errors
-    /// [`BpfError`] if the kernel has too few resources.
+    /// Returns [`BpfError`] if the kernel has too few resources.
     pub(super) fn open(
         sys: &dyn BpfSys,
         object: &Object,

@@ -12,7 +12,7 @@ use super::*;
 use crate::sys::Mapping;
 use crate::units::Tid;
 
-/// Grants maps as files, which can be mapped in the same way, and refuses what the test selects.
+/// Creates maps as files, which can be mapped in the same way, and refuses the calls that the test selects.
 #[derive(Debug, Default)]
 struct Kernel {
     /// The largest value that a map may have.
@@ -137,14 +137,20 @@ fn a_kernel_that_takes_no_values_of_that_size_gets_smaller_lanes_for_all_cpus() 
 
 #[test]
 fn of_several_ways_the_first_that_the_kernel_accepts_is_taken() {
-    let first = Way { interrupts: InterruptCount::OfTask, ..Way::LEAST };
-    let ways = vec![first, Way::LEAST];
+    let first = ReportOptions { interrupts: InterruptCount::OfTask, ..ReportOptions::LEAST };
+    let ways = vec![first, ReportOptions::LEAST];
     let refuse = |way| match way {
-        Way::LEAST => Ok("the last"),
+        ReportOptions::LEAST => Ok("the last"),
         _ => Err(BpfError::Load { name: "x", error: io::Error::other("no"), log: String::new() }),
     };
-    assert_eq!(first_loaded(ways.clone(), Way::LEAST, refuse).expect("the last works"), "the last");
-    assert_eq!(first_loaded(ways, Way::LEAST, |_| Ok("the first")).expect("it works"), "the first");
+    assert_eq!(
+        first_loaded(ways.clone(), ReportOptions::LEAST, refuse).expect("the last works"),
+        "the last"
+    );
+    assert_eq!(
+        first_loaded(ways, ReportOptions::LEAST, |_| Ok("the first")).expect("it works"),
+        "the first"
+    );
 }
 
 /// Writes records like a program.
@@ -166,7 +172,7 @@ impl Writer {
             [(at, &record[..]), (lane::at::HEAD as usize, &self.head.to_ne_bytes()[..])]
         {
             assert!(at + bytes.len() <= self.mapping.len());
-            // SAFETY: the assertion keeps the bytes inside of the mapping, and the lane's reader holds no reference.
+            // SAFETY: the assertion ensures that the bytes are inside the mapping, and the lane's reader holds no reference.
             unsafe { self.mapping.base().add(at).copy_from(bytes.as_ptr(), bytes.len()) };
         }
     }
@@ -240,7 +246,7 @@ fn assert_sets(how: impl Fn(BorrowedFd<'_>, &[(u32, BorrowedFd<'_>)]) -> io::Res
     let maps: Vec<OwnedFd> = (0..100).map(|_| linux.map_create(&inner).expect("a map")).collect();
     let outer = linux.map_create(&MapSpec::of_maps(200, Some(maps[0].as_fd())));
     let outer = outer.expect("a map of maps");
-    // Every second slot remains empty, and their order is not that of the keys.
+    // Every second slot stays empty, and the order differs from that of the keys.
     let placed: Vec<_> =
         maps.iter().enumerate().map(|(at, map)| (198 - 2 * at as u32, map.as_fd())).collect();
     how(outer.as_fd(), &placed).expect("the kernel takes them");

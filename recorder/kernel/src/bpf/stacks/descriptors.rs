@@ -1,4 +1,4 @@
-//! What a thread waited for: the file or socket behind the descriptor of its system call. See `descriptors.h`.
+//! The object for which a thread waited: the file or socket behind the descriptor of its system call. See `descriptors.h`.
 
 use std::mem::offset_of;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
@@ -83,13 +83,13 @@ pub(in crate::bpf) struct Described {
     pub(in crate::bpf) parent: [u8; NAME_BYTES],
 }
 
-/// Files without a kind of their own exist: eventfd, timerfd.
+/// Some files have no kind: eventfd, timerfd.
 const IS_KNOWN: u32 = 1;
 
 /// The file, pipe or socket behind a descriptor.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum WaitObject {
-    /// A socket of IPv4 or IPv6, by its ends. One that is not connected has no remote end.
+    /// A socket of IPv4 or IPv6, by its ends. An unconnected socket has no remote end.
     Internet { protocol: u16, local: SocketAddr, remote: Option<SocketAddr> },
     /// A socket of another family, with the process at the other end if the kernel knows it: it connected, or it listened.
     Socket { family: u16, peer: Option<Pid> },
@@ -101,7 +101,7 @@ pub enum WaitObject {
     File { path: Vec<u8>, device: Vec<u8> },
 }
 
-/// What a thread waited for in its system call.
+/// The object for which a thread waited in its system call.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Waited {
     pub descriptor: u32,
@@ -122,7 +122,7 @@ fn text(bytes: &[u8]) -> &[u8] {
     bytes.split(|byte| *byte == 0).next().unwrap_or_default()
 }
 
-/// What programs found; `None` if they found nothing.
+/// The data that programs found; `None` if they found nothing.
 pub(super) fn waited(bytes: &[u8]) -> Option<Waited> {
     let at = |offset: usize, length: usize| bytes.get(offset..)?.get(..length);
     let word = |offset| Some(u32::from_ne_bytes(*at(offset, 4)?.first_chunk()?));

@@ -1,10 +1,10 @@
 //! Where threads block: separate programs on the scheduler's tracepoints, which are loaded only if stacks are requested. They are in
 //! `recorder/kernel/bpf`: `notes.h` notes which threads wait, `stacks.bpf.c` turns the stack of the running thread into a sample.
 //!
-//! A thread that is being switched in has not run yet: its kernel stack is still that of its wait, so it is walked at this point, and only
-//! if the wait was long enough. Only the thread itself can read its user stack, at a point where it has its memory again and is still in
-//! its wait. On x86 the CPU interrupts itself for that: a BPF bell is rung, for which the kernel uses an interrupt (`irq_work`) that occurs
-//! as soon as the switch is over.
+//! A thread that is being switched in has not run yet, so its kernel stack is still that of its wait. The stack is walked at this point,
+//! and only if the wait was long enough. Only the thread itself can read its user stack, at a point where it has its memory again and is
+//! still in its wait. On x86, the CPU interrupts itself for this purpose: the program rings a BPF doorbell, for which the kernel uses an
+//! interrupt (`irq_work`) that occurs as soon as the switch is over.
 //!
 //! ```text
 //!   sched_switch     goes out to block   note of its id := since when
@@ -14,9 +14,9 @@
 //!                                        and put all of it into the ring
 //! ```
 //!
-//! Between the two, nothing else switches on that CPU. On other machines the second part is on `sched_exit_tp` (since Linux 6.15), which
-//! follows every switch, so it costs time there too, and no bell is rung. If neither is available, the user stack is recorded when the
-//! thread is switched out, into the kernel's table of stacks, which stores each distinct stack once, and its memory is not copied.
+//! Between the two, nothing else switches on that CPU. On other machines, the second part is on `sched_exit_tp` (since Linux 6.15), which
+//! follows every switch, so it costs time at every switch, and no doorbell is needed. If neither is available, the user stack is recorded
+//! when the thread is switched out, into the kernel's table of stacks, which stores each distinct stack once, and its memory is not copied.
 //!
 //! Two more programs are optional: one on `sched_waking`, where the thread that ends a long wait runs, and one on clock samples.
 //!
@@ -87,7 +87,7 @@ const SMALL_RING_BYTES: usize = 4 << 20;
 const LARGE_RING_BYTES: usize = 64 << 20;
 
 /// How much of a program's stack can be copied, in bytes; a multiple of the minimum. One more block is requested, because the first covers
-/// only the rest of its page, and the kernel permits 32 KiB for each CPU's part of a map's value.
+/// only the rest of its page, and the kernel permits 32 KiB for each CPU's part of a map value.
 pub const LEAST_COPY: usize = BLOCK;
 pub const MOST_COPY: usize = 6 * BLOCK;
 const BLOCK: usize = 4096;
@@ -139,7 +139,7 @@ const NO_PROGRAM: i64 = i32::MIN as i64;
 #[repr(C)]
 #[derive(Debug)]
 pub(super) struct Shared {
-    /// Samples for which the ring had no room.
+    /// Samples that were lost because the ring was full.
     pub(super) no_room: AtomicU64,
     /// Notes that were replaced while their thread was still waiting.
     pub(super) given_up: AtomicU64,
@@ -164,7 +164,7 @@ pub struct Walked {
     pub registers: Registers,
     /// The bytes at the stack's top, which the stack register points to; empty if they could not be read.
     pub top: Vec<u8>,
-    /// Whether frame pointers lead to further frames, for which there was no room.
+    /// Whether frame pointers lead to further frames, for which there was no space.
     pub is_cut: bool,
     /// The Python functions, the innermost first, from the interpreter's own lists.
     pub python: Vec<PythonFrame>,
@@ -182,7 +182,7 @@ pub enum UserStack {
     Number(u32),
     /// The first frame could not be read.
     Unreadable,
-    /// The table had no room for it.
+    /// The table had no space for it.
     NoRoom,
 }
 
@@ -203,7 +203,7 @@ pub struct Wanted {
     pub owner: Option<u32>,
 }
 
-/// The kind of moment that a sample shows.
+/// The kind of event at which a sample was taken.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum SampleKind {
     /// A long wait, and where it happened.
@@ -222,23 +222,23 @@ pub struct Sample {
     pub since: Nanos,
     /// When the thread was switched in again, was woken, or ran.
     pub until: Nanos,
-    /// Distinguishes the memory of one program from that of the next that the process executes; 0 for kernel threads.
+    /// Distinguishes the memory of a program from the memory of the next program that the process executes; 0 for kernel threads.
     pub space: u64,
     pub user: UserStack,
     /// The program counters of its kernel stack, the innermost first; `None` if it could not be walked.
     pub kernel: Option<Vec<u64>>,
-    /// What it waited for, if its system call was about a descriptor.
+    /// The object for which it waited, if its system call had a descriptor.
     pub waited: Option<Box<Waited>>,
 }
 
 /// Missing samples.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Missing {
-    /// The ring had no room for them.
+    /// The ring had no space for them.
     pub no_room: u64,
     /// Switches that the program did not see because it was already running on their CPU, if the kernel counts that.
     pub unseen: u64,
-    /// Waits whose note was replaced by that of another thread with the same lower bits in its id. These need not have been long waits.
+    /// Waits whose note was replaced by the note of another thread with the same lower bits in its id. These need not have been long waits.
     pub given_up: u64,
 }
 
@@ -255,7 +255,7 @@ impl<'a> WaitNotes<'a> {
     pub(super) const NAMES: [&'static str; 7] =
         ["notes", "chosen_threads", "missing", "scratch", "samples", "bells", "user_stacks"];
 
-    /// The program's parameters; the numbers of the ways to record stacks are those of `notes.h`.
+    /// The program's parameters; the ways to record stacks are numbered as in `notes.h`.
     pub(super) fn choices(&self) -> [Choice; 3] {
         let Maps { taking, over, chosen, .. } = self.maps;
         let taking = match taking {
@@ -359,7 +359,7 @@ impl BlockedStacks {
     /// Loads the required programs. They do not run yet.
     ///
     /// # Errors
-    /// [`BpfError`], at the first call that the kernel refuses.
+    /// Returns [`BpfError`], at the first call that the kernel refuses.
     pub fn open(
         files: &dyn Sys,
         sys: Box<dyn BpfSys + Send>,
@@ -433,7 +433,7 @@ impl BlockedStacks {
             let loaded = all(maps, behind, walks_python.get());
             loaded.or_else(|_| all(maps, behind, false).inspect(|_| walks_python.set(false)))
         };
-        // Why a way is not available does not matter if another one is.
+        // The reason why a way is unavailable is irrelevant if another way is available.
         let mut loaded = None;
         let tracepoint = |name| types.tracepoint(name).ok().filter(|_| knows_registers());
         if let Some(interrupt) = tracepoint(INTERRUPTED)
@@ -495,10 +495,10 @@ impl BlockedStacks {
         self.walks_python
     }
 
-    /// Sets where a process has its Python interpreter, or that it has none.
+    /// Stores where a process has its Python interpreter, or that it has none.
     ///
     /// # Errors
-    /// Errors of bpf(2), if there is no room for another process.
+    /// Errors of bpf(2), if there is no space for another process.
     pub fn set_python(&self, pid: Pid, python: Option<&Python>) -> io::Result<()> {
         self.maps.pythons.set(&*self.sys, pid, python)
     }
@@ -526,7 +526,7 @@ impl BlockedStacks {
         pids.iter().for_each(|pid| chosen.insert_process(*pid));
     }
 
-    /// Whether a switch without a long wait costs no more than a note, because nothing runs after it.
+    /// Whether a switch without a long wait only costs the note that its thread waits, because no program runs after the switch.
     pub fn costs_little(&self) -> bool {
         matches!(self.maps.taking, Taking::Interrupt(..))
     }
@@ -534,7 +534,7 @@ impl BlockedStacks {
     /// Attaches the programs that must run before another program notes which threads wait.
     ///
     /// # Errors
-    /// [`BpfError::Attach`].
+    /// Returns [`BpfError::Attach`].
     pub fn prepare(&mut self) -> Result<(), BpfError> {
         self.types = None;
         for program in &self.first {
@@ -553,7 +553,7 @@ impl BlockedStacks {
     /// set because another program does.
     ///
     /// # Errors
-    /// [`BpfError::Attach`].
+    /// Returns [`BpfError::Attach`].
     pub fn attach(&mut self, noted: bool) -> Result<(), BpfError> {
         for program in (!noted).then_some(&self.switch).into_iter().chain(&self.waking) {
             self.links.push(program.attach(&*self.sys)?);
@@ -591,7 +591,7 @@ impl BlockedStacks {
         }
     }
 
-    /// Why the code of processes is not reported, if so: then it must be read while they live.
+    /// The reason why the code of processes is not reported, if so: then it must be read while they live.
     pub fn without_code(&self) -> Option<&io::Error> {
         self.code.as_ref().err()
     }

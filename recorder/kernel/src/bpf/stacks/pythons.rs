@@ -111,7 +111,7 @@ impl Pythons {
         self.0.as_fd()
     }
 
-    /// Sets where a process has its interpreter, or that it has none.
+    /// Stores where a process has its interpreter, or that it has none.
     pub(super) fn set(
         &self,
         sys: &dyn BpfSys,

@@ -167,7 +167,7 @@ fn the_running_kernel_loads_the_program_and_shows_where_a_thread_slept() {
     stacks.prepare().expect("the program runs");
     stacks.attach(false).expect("the others run");
     // On a busy machine the short sleeps can be long, too, and a thread that is preempted until its time is over does not sleep. The
-    // expected form of a sleep is known, but not which of a few attempts shows it.
+    // expected form of a sleep is known, but not which of several attempts shows it.
     let mut attempts = (0..10).map(|_| {
         let sleeper = std::thread::spawn(|| {
             for length in [1, 1] {
@@ -378,7 +378,7 @@ fn a_wait_whose_end_no_program_saw_is_over_once_its_thread_is_preempted() {
             std::thread::sleep(Duration::from_millis(1));
         }
     };
-    // A thread that is preempted before the programs run again is switched out unseen, and must try again.
+    // A thread that is preempted before the programs run again is switched out without being seen, and must try again.
     let as_meant = (0..10).any(|_| {
         let [sleeps, awake, seen, over] = std::array::from_fn(|_| AtomicBool::new(false));
         let (tid, woke, unseen) = std::thread::scope(|scope| {

@@ -1,4 +1,4 @@
-//! Readable names of C++ functions (the Itanium ABI's mangling), in a time that is limited by the length of the name.
+//! Readable names of C++ functions (the Itanium ABI's mangling), in time limited by the length of the name.
 //!
 //! Names are from untrusted files, so the parser must not backtrack: sixty times `nw` would double its work sixty times. This parser looks
 //! ahead, reads no part of a name twice, and counts its steps:
@@ -34,7 +34,7 @@ impl Qualifiers {
     const RESTRICT: u8 = 4;
 }
 
-/// A piece that is printed unchanged.
+/// Text that is printed unchanged.
 #[derive(Clone, Debug)]
 enum Piece<'a> {
     Text(&'a str),
@@ -60,7 +60,7 @@ enum Node<'a> {
     Conversion(Id),
     /// Arguments for one parameter.
     Pack(Vec<Id>),
-    /// Each argument of the packs in a pattern, in its place.
+    /// Each argument of the packs in a pattern, in its position.
     Expansion(Id),
     Qualified(Id, Qualifiers),
     /// A pointer or reference, with its sign.

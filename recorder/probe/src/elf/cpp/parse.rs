@@ -205,7 +205,7 @@ impl<'a> Parser<'a> {
         Some(self.add(Node::Encoding(name, signature)))
     }
 
-    /// Names that compilers generate for other entities.
+    /// Names that compilers generate for entities other than functions.
     fn special(&mut self) -> Option<Id> {
         let of_type = [
             ("TV", "vtable for "),
@@ -283,7 +283,7 @@ impl<'a> Parser<'a> {
         let name = match (self.peek(0), self.peek(1)) {
             (b'S', next) if next != b't' => {
                 let name = self.substitution()?;
-                // By itself it is not a name.
+                // On its own, this is not a name.
                 (self.peek(0) == b'I').then_some(name)?
             }
             _ => {
@@ -394,7 +394,7 @@ impl<'a> Parser<'a> {
         Some(self.add(Node::Nested(outer, entity)))
     }
 
-    /// Its index among several with one name.
+    /// Its index among several entities with the same name.
     fn discriminator(&mut self) {
         if self.peek(0) == b'_' && self.peek(1).is_ascii_digit() {
             self.at += 2;
@@ -405,7 +405,7 @@ impl<'a> Parser<'a> {
         }
     }
 
-    /// A name by itself, in `outer`.
+    /// A name on its own, in `outer`.
     fn unqualified(&mut self, outer: Option<Id>, ending: Option<&mut Ending>) -> Option<Id> {
         self.step()?;
         // Internal linkage.
@@ -480,7 +480,7 @@ impl<'a> Parser<'a> {
         let number = self.decimal_sequence()?.checked_add(1)?;
         let number = match number {
             1 => "1",
-            // The name refers to the one two names before it.
+            // The name refers to the name two before it.
             _ => self.incremented(begin, number)?,
         };
         let mut pieces = vec![Piece::Text(what)];
@@ -491,7 +491,7 @@ impl<'a> Parser<'a> {
         Some(self.pieces(pieces))
     }
 
-    /// A number that is not in the text. Only small ones exist.
+    /// A number that does not occur in the text. Only small numbers exist.
     fn incremented(&self, begin: usize, number: usize) -> Option<&'a str> {
         const SMALL: &str =
             "1011121314151617181920212223242526272829303132333435363738394041424344454647484950";
@@ -519,7 +519,7 @@ impl<'a> Parser<'a> {
         Some(self.text(if is_anonymous { "(anonymous namespace)" } else { text }))
     }
 
-    /// A substitution: something that occurred before, or one of the predefined ones.
+    /// A substitution: an entity that occurred before, or one of the predefined ones.
     fn substitution(&mut self) -> Option<Id> {
         self.step()?;
         self.expect("S")?;

@@ -77,7 +77,7 @@ impl<'n, 'a> Printer<'n, 'a> {
         done
     }
 
-    /// The node that represents another, in the part of a pack that is printed.
+    /// The node that represents another node, in the part of a pack that is printed.
     fn seen(&mut self, mut id: Id) -> Option<&'n Node<'a>> {
         loop {
             self.left = self.left.checked_sub(1)?;
@@ -232,7 +232,7 @@ impl<'n, 'a> Printer<'n, 'a> {
         }
     }
 
-    /// The pointed-to type, with its sign: a reference to a reference is one.
+    /// The pointed-to type, with its sign: a reference to a reference is a reference.
     fn collapsed(&mut self, id: Id) -> Option<(Id, &'static str)> {
         let &Node::Pointer(mut inner, mut sign) = self.node(id) else { return None };
         if sign != "*" {

@@ -5,7 +5,7 @@ use super::super::tests::section_header;
 use super::super::{CostlyRange, Elf};
 use super::*;
 
-/// The program from which damaged ones are derived.
+/// The program from which damaged programs are derived.
 const ALONE: &[u8] = include_bytes!(concat!(env!("CARGO_MANIFEST_DIR"), "/fuzz/corpus/elf/alone"));
 
 /// The addresses of a table's functions.

@@ -1,8 +1,8 @@
 //! Tables to unwind Go functions by, in the form that compilers write for exceptions (`.eh_frame`).
 //!
-//! Go's own functions have frame pointers, but assembly that needs no memory has none, and threads wait in such code: a walk by frame
-//! pointers skips the caller of `runtime.futex`. The Go runtime knows the size of each frame at each instruction, so the return address is
-//! at a known distance from the stack pointer.
+//! Go's own functions have frame pointers, but assembly code that uses no stack memory has none, and threads wait in such code: a walk by
+//! frame pointers skips the caller of `runtime.futex`. The Go runtime knows the size of each frame at each instruction, so the return
+//! address is at a known distance from the stack pointer.
 
 use std::ops::ControlFlow;
 

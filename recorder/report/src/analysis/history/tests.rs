@@ -1,4 +1,4 @@
-//! Compares histories with a model that keeps everything.
+//! Compares histories with a model that stores everything.
 
 use std::collections::BTreeMap;
 
@@ -34,14 +34,14 @@ fn length(shares: &Shares) -> u64 {
 #[test]
 fn a_stretch_is_shared_out_among_those_who_had_the_cpu_in_it() {
     let mut history = History::default();
-    for (time, tenant) in [
-        (100, Tenant::Thread(7)),
-        (130, Tenant::Idle),
-        (180, Tenant::Thread(8)),
-        (190, Tenant::Thread(7)),
-        (250, Tenant::Idle),
+    for (time, on_cpu) in [
+        (100, OnCpu::Thread(7)),
+        (130, OnCpu::Idle),
+        (180, OnCpu::Thread(8)),
+        (190, OnCpu::Thread(7)),
+        (250, OnCpu::Idle),
     ] {
-        assert!(!history.push(time, tenant));
+        assert!(!history.push(time, on_cpu));
     }
     let shares = all(&history, 120, 200);
     assert_eq!(shares.named, [(7, 20), (8, 10)]);
@@ -53,11 +53,11 @@ fn a_stretch_is_shared_out_among_those_who_had_the_cpu_in_it() {
 #[test]
 fn what_is_added_up_is_limited_for_each_switch_and_the_rest_is_unknown() {
     const THREADS: u64 = 10_000;
-    // All threads wait from the beginning, and get the CPU one after the other for 1 ns each.
+    // All threads wait from the beginning, and get the CPU one after another for 1 ns each.
     let mut history = History::default();
     let (mut added, mut unknown) = (0, 0);
     for at in 0..THREADS {
-        let _ = history.push(at, Tenant::Thread(at));
+        let _ = history.push(at, OnCpu::Thread(at));
         let shares = all(&history, 0, at + 1);
         assert_eq!(length(&shares), at + 1, "all parts together are the wait");
         added += shares.named.len() as u64;
@@ -68,7 +68,7 @@ fn what_is_added_up_is_limited_for_each_switch_and_the_rest_is_unknown() {
     // A few thousand threads are no problem.
     let mut history = History::default();
     for at in 0..2_000 {
-        let _ = history.push(at, Tenant::Thread(at));
+        let _ = history.push(at, OnCpu::Thread(at));
         assert_eq!(all(&history, 0, at + 1).unknown.as_nanos(), 0);
     }
 }
@@ -77,7 +77,7 @@ fn what_is_added_up_is_limited_for_each_switch_and_the_rest_is_unknown() {
 fn who_waited_did_not_have_the_cpu_and_the_rest_is_a_sum() {
     let mut history = History::default();
     for koid in 1..=6 {
-        assert!(!history.push(koid * koid, Tenant::Thread(koid)));
+        assert!(!history.push(koid * koid, OnCpu::Thread(koid)));
     }
     // Thread 1 has the CPU for 3, thread 2 for 5 and so on, thread 6 for 14.
     let shares = between(&history, 1, 50, (2, 2));
@@ -88,14 +88,14 @@ fn who_waited_did_not_have_the_cpu_and_the_rest_is_a_sum() {
 
 #[test]
 fn the_picture_is_true() {
-    const A: Tenant = Tenant::Thread(1);
-    const B: Tenant = Tenant::Thread(2);
-    const C: Tenant = Tenant::Thread(3);
+    const A: OnCpu = OnCpu::Thread(1);
+    const B: OnCpu = OnCpu::Thread(2);
+    const C: OnCpu = OnCpu::Thread(3);
     let mut history = small();
-    let slices = [(A, 50), (B, 40), (Tenant::Idle, 7), (A, 40), (A, 20), (C, 31), (A, 12), (B, 4)];
+    let slices = [(A, 50), (B, 40), (OnCpu::Idle, 7), (A, 40), (A, 20), (C, 31), (A, 12), (B, 4)];
     let (mut time, mut full) = (0, false);
-    for (tenant, length) in slices {
-        full = history.push(time, tenant);
+    for (on_cpu, length) in slices {
+        full = history.push(time, on_cpu);
         time += length;
     }
     assert!(full);
@@ -122,48 +122,48 @@ fn the_picture_is_true() {
 /// An event on a CPU.
 #[derive(Clone, Debug)]
 enum Step {
-    /// After this time, it has a tenant.
-    Switch(u64, Tenant),
+    /// After this time, it has a occupant.
+    Switch(u64, OnCpu),
     /// After this time, a thread begins to wait for it.
     Begin(u64),
     /// After this time, one of the waits ends.
     End(u64, usize),
-    /// Its tenant is corrected to another one.
-    Correct(Tenant),
+    /// The thread that had the CPU is corrected to another one.
+    Correct(OnCpu),
     /// The history is tidied early.
     Tidy,
 }
 
 fn step(threads: u64) -> impl Strategy<Value = Step> {
-    let tenant = prop_oneof![
-        8 => (0..threads).prop_map(Tenant::Thread),
-        1 => Just(Tenant::Idle),
-        1 => Just(Tenant::Unknown),
+    let on_cpu = prop_oneof![
+        8 => (0..threads).prop_map(OnCpu::Thread),
+        1 => Just(OnCpu::Idle),
+        1 => Just(OnCpu::Unknown),
     ];
     prop_oneof![
-        12 => (0..20_u64, tenant.clone()).prop_map(|(after, tenant)| Step::Switch(after, tenant)),
+        12 => (0..20_u64, on_cpu.clone()).prop_map(|(after, on_cpu)| Step::Switch(after, on_cpu)),
         2 => (0..20_u64).prop_map(Step::Begin),
         2 => (0..20_u64, 0..100_usize).prop_map(|(after, which)| Step::End(after, which)),
-        1 => tenant.prop_map(Step::Correct),
+        1 => on_cpu.prop_map(Step::Correct),
         1 => Just(Step::Tidy),
     ]
 }
 
 /// Every slice so far.
 #[derive(Default)]
-struct Model(Vec<(u64, Tenant)>);
+struct Model(Vec<(u64, OnCpu)>);
 
 impl Model {
     /// How long each thread had the CPU; `None` is idle.
     fn shares(&self, begin: u64, end: u64) -> BTreeMap<Option<u64>, u64> {
         let mut shares = BTreeMap::new();
-        for (at, &(from, tenant)) in self.0.iter().enumerate() {
+        for (at, &(from, on_cpu)) in self.0.iter().enumerate() {
             let until = self.0.get(at + 1).map_or(end, |next| next.0);
             let length = until.min(end).saturating_sub(from.max(begin));
-            let who = match tenant {
-                Tenant::Unknown => continue,
-                Tenant::Idle => None,
-                Tenant::Thread(koid) => Some(koid),
+            let who = match on_cpu {
+                OnCpu::Unknown => continue,
+                OnCpu::Idle => None,
+                OnCpu::Thread(koid) => Some(koid),
             };
             if length > 0 {
                 *shares.entry(who).or_default() += length;
@@ -187,16 +187,16 @@ fn play(
 ) {
     let (mut history, mut model) = (small(), Model::default());
     let (mut now, mut waits) = (5, Vec::new());
-    let first = (0, Tenant::Unknown);
+    let first = (0, OnCpu::Unknown);
     let _ = history.push(first.0, first.1);
     model.0.push(first);
     for step in steps {
         let mut full = false;
         match *step {
-            Step::Switch(after, tenant) => {
+            Step::Switch(after, on_cpu) => {
                 now += after;
-                full = history.push(now, tenant);
-                model.0.push((now, tenant));
+                full = history.push(now, on_cpu);
+                model.0.push((now, on_cpu));
             }
             Step::Begin(after) => {
                 now += after;
@@ -209,9 +209,9 @@ fn play(
                     ended(now - begin, &all(&history, begin, now), model.shares(begin, now));
                 }
             }
-            Step::Correct(tenant) => {
-                history.correct(tenant);
-                model.0.last_mut().expect("the first is there").1 = tenant;
+            Step::Correct(on_cpu) => {
+                history.correct(on_cpu);
+                model.0.last_mut().expect("the first is there").1 = on_cpu;
             }
             Step::Tidy => full = true,
         }
@@ -256,7 +256,7 @@ fn what_is_given_up_is_the_least_and_is_not_known() {
     // Thread 1 runs for 100 in turn with a thousand threads that run for 1 each.
     for koid in 10..1010 {
         for (koid, length) in [(1, 100), (koid, 1)] {
-            if history.push(time, Tenant::Thread(koid)) {
+            if history.push(time, OnCpu::Thread(koid)) {
                 history.tidy(open(&[0], 64));
             }
             time += length;

@@ -8,7 +8,7 @@ use fxt_writer::Value;
 use super::{figures, micros};
 use crate::facts::{Cause, Causes};
 use crate::scene::{Leaves, Scene, thread};
-use crate::{Metric, Moment, Options, Report, Selection, TimeRange, Wait};
+use crate::{Metric, Options, Report, Selection, TimeRange, TimeSpec, Wait};
 
 const ALL: &str = "steal,irq,throttled,migrate,need_resched,waker";
 
@@ -222,7 +222,7 @@ fn a_throttled_wait_that_changes_queues_has_the_antagonists_of_the_last() {
     scene.switch_with((100, 1), 303, Leaves::S, 101, &[("throttled_ns", us(20)), by("/a")]);
     let report = scene.report();
     let wait = wait_of(&report, 101);
-    // Throttled from 10 to 30. From 30 to 40 it waited for CPU 0, whose tenant was unknown.
+    // Throttled from 10 to 30. From 30 to 40 it waited for CPU 0, and the thread on CPU 0 was unknown.
     assert_eq!((who(wait), micros(wait.unknown), parts(wait)), (vec![(303, 60)], 10, 70));
 }
 
@@ -258,7 +258,7 @@ fn what_was_taken_of_a_slice_that_is_cut_is_censored() {
     let mut scene = Scene::with_causes(ALL);
     scene.switch(0, 0, 0, Leaves::R, 101);
     scene.switch_with((20, 0), 101, Leaves::S, 0, &[("steal_ns", us(4))]);
-    let from = TimeRange { from: Some(Moment::At(Nanos(10_000))), to: None };
+    let from = TimeRange { from: Some(TimeSpec::At(Nanos(10_000))), to: None };
     let selection = Selection { range: from, ..Selection::default() };
     let report = scene.report_with(Options { selection, ..Options::default() });
     assert_eq!(figures(&report, 101, Metric::Steal), (0, 0, 1));
@@ -297,7 +297,7 @@ fn an_interrupt_that_woke_a_thread_is_no_waker() {
 
 const MEMBERS: u64 = 104;
 
-/// A thread in the simulation below: its place, and how long a quota held it back in its wait.
+/// A thread in the simulation below: its CPU or queue, and how long a quota held it back in its wait.
 #[derive(Clone, Copy, PartialEq)]
 enum Place {
     Asleep,
@@ -327,14 +327,15 @@ fn game(seed: u64, facts: bool) -> Scene {
         now += 1 + roll(40);
         let cpu = roll(2) as u16;
         let at = usize::from(cpu);
-        let told = |args: &'static [(&'static str, Value<'static>)]| if facts { args } else { &[] };
+        let reported =
+            |args: &'static [(&'static str, Value<'static>)]| if facts { args } else { &[] };
         match roll(8) {
             // A thread is woken.
             0..=2 => {
                 let tid = 101 + roll(8);
                 if threads[index(tid)] == Place::Asleep {
                     let into = tid <= MEMBERS && throttled[at].is_some();
-                    scene.wake_with(now, cpu, tid, told(if into { &[THROTTLED] } else { &[] }));
+                    scene.wake_with(now, cpu, tid, reported(if into { &[THROTTLED] } else { &[] }));
                     threads[index(tid)] = Place::Queued { cpu, since: now, held: 0 };
                 }
             }
@@ -346,7 +347,7 @@ fn game(seed: u64, facts: bool) -> Scene {
                         scene.throttle(now, "/a", cpu);
                     }
                     if (101..=MEMBERS).contains(&on[at]) {
-                        scene.switch_with((now, cpu), on[at], Leaves::R, 0, told(&[THROTTLED]));
+                        scene.switch_with((now, cpu), on[at], Leaves::R, 0, reported(&[THROTTLED]));
                         threads[index(on[at])] = Place::Queued { cpu, since: now, held: 0 };
                         on[at] = 0;
                     }
@@ -418,23 +419,28 @@ fn game(seed: u64, facts: bool) -> Scene {
 fn whatever_happens_waits_and_throttled_time_are_together_what_looked_like_waits() {
     let mut seen = [0; 4];
     for seed in 0..150 {
-        let (told, plain) = (game(seed, true), game(seed, false));
+        let (reported, plain) = (game(seed, true), game(seed, false));
         let options = || Options { worst: 10_000, ..Options::default() };
-        let (told, plain) = (told.report_with(options()), plain.report_with(options()));
+        let (reported, plain) = (reported.report_with(options()), plain.report_with(options()));
         for tid in 101..=108 {
             let of = |report: &Report, metric| {
                 let found = report.threads().iter().find(|thread| thread.tid == Some(tid));
                 found.map_or((0, 0, 0), |thread| super::figures_of(&thread.stats, metric))
             };
-            let (waited, held) = (of(&told, Metric::RunQueue), of(&told, Metric::Throttled));
+            let (waited, held) =
+                (of(&reported, Metric::RunQueue), of(&reported, Metric::Throttled));
             let looked = of(&plain, Metric::RunQueue);
             assert_eq!((waited.0, waited.1 + held.1, waited.2), looked, "{tid} of {seed}");
             assert!(held.0 == 0 || tid <= MEMBERS, "{tid} of {seed}");
             for metric in [Metric::Slice, Metric::Blocked] {
-                assert_eq!(of(&told, metric), of(&plain, metric), "{metric} of {tid} of {seed}");
+                assert_eq!(
+                    of(&reported, metric),
+                    of(&plain, metric),
+                    "{metric} of {tid} of {seed}"
+                );
             }
         }
-        for wait in told.worst() {
+        for wait in reported.worst() {
             assert_eq!(parts(wait), micros(wait.length()), "{wait:?} of {seed}");
             seen[0] += 1;
             seen[1] += usize::from(!wait.throttled.is_zero());
@@ -458,7 +464,7 @@ fn blocked() -> Scene {
         scene.wake(at + length, 0, 101).switch(at + length + 1, 0, 0, Leaves::R, 101);
     }
     scene.switch(80, 0, 101, Leaves::S, 0).wake(90, 0, 101).switch(91, 0, 0, Leaves::R, 101);
-    // A wait that has not ended has no length, and no machine has such a number.
+    // A wait that has not ended has no length, and no machine has such a CPU number.
     scene.switch_with((95, 0), 101, Leaves::S, 0, &call(202));
     scene.switch(96, 0, 0, Leaves::R, 202);
     scene.switch_with((97, 0), 202, Leaves::S, 0, &call(50_000)).wake(98, 0, 202);

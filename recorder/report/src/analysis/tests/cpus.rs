@@ -74,7 +74,7 @@ fn a_cpu_that_is_offline_is_neither_idle_nor_busy_and_free_for_nobody() {
     scene.offline(40, 1);
     scene.wake(50, 0, 103);
     scene.wake(70, 1, 104);
-    // It is idle when it is online again; it was not idle while it was offline.
+    // The CPU is idle when it is online again; it was not idle while it was offline.
     scene.switch(80, 1, 0, Leaves::R, 104);
     scene.switch(85, 1, 104, Leaves::S, 0);
     scene.switch(85, 0, 101, Leaves::S, 103);

@@ -140,7 +140,7 @@ fn in_a_narrow_scope_an_outsider_may_have_run_unseen_while_it_seemed_to_wait() {
     let record = |scope| {
         let mut scene = Scene::of_scope(scope);
         scene.wake(5, 0, 101);
-        // 201, which is outside the scope, is preempted, runs again after 202 without a record of it, and follows 101 once more.
+        // 201, which is outside the scope, is preempted, runs again after 202 without being recorded, and follows 101 once more.
         scene.switch(10, 0, 201, Leaves::R, 101);
         scene.switch(20, 0, 101, Leaves::R, 202);
         scene.switch(30, 0, 202, Leaves::S, 0);
@@ -227,7 +227,7 @@ fn records_that_were_dropped_outside_of_the_selected_time_are_not_counted() {
     let whole = scene.report();
     assert_eq!(whole.losses.records(), 13);
     let mut selection = Selection::default();
-    selection.range.from = Some(crate::Moment::After(60_000));
+    selection.range.from = Some(crate::TimeSpec::After(60_000));
     let part = scene.report_with(Options { selection, ..Options::default() });
     assert_eq!(part.losses.records(), 8);
 }

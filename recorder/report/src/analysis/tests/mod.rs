@@ -4,10 +4,10 @@ mod causes;
 mod cpus;
 mod definitions;
 mod gaps;
+mod name_budget;
 mod ranges;
 mod recorder;
 mod threads;
-mod told;
 mod waits;
 
 use crate::scene::thread;

@@ -5,7 +5,7 @@ use fxt_reader::{Cpu, Nanos};
 use super::{assert_figures, figures, micros};
 use crate::Metric::{Blocked, RunQueue, Slice, Wakeup};
 use crate::scene::{Leaves, Scene, thread};
-use crate::{Moment, Options, Pattern, Report, Selection, ThreadFilter, TimeRange};
+use crate::{Options, Pattern, Report, Selection, ThreadFilter, TimeRange, TimeSpec};
 
 /// 101 runs on CPU 0 for 10 of every 100 from 1000 to 2000, after a wait of 5; 102 does the same on CPU 1.
 fn beat() -> Scene {
@@ -24,7 +24,7 @@ fn select(selection: Selection) -> Report {
 
 #[test]
 fn a_range_is_a_trace_that_was_cut() {
-    let micros_at = |at: u64| Moment::At(Nanos(at * 1000));
+    let micros_at = |at: u64| TimeSpec::At(Nanos(at * 1000));
     let range = TimeRange { from: Some(micros_at(1310)), to: Some(micros_at(1502)) };
     let report = select(Selection { range, ..Selection::default() });
     assert_eq!((report.span.begin.0, report.span.end.0), (1_310_000, 1_502_000));
@@ -37,14 +37,14 @@ fn a_range_is_a_trace_that_was_cut() {
     assert_eq!(micros(thread(&report, 101).stats.cpu_time), 15);
     assert_eq!(report.switches(), 2 * 3);
     let relative =
-        TimeRange { from: Some(Moment::After(310_000 - 5_000)), to: Some(micros_at(1502)) };
+        TimeRange { from: Some(TimeSpec::After(310_000 - 5_000)), to: Some(micros_at(1502)) };
     let again = select(Selection { range: relative, ..Selection::default() });
     assert_eq!(again.span.begin.0, 1_305_000, "after the first scheduling record, at 1000");
 }
 
 #[test]
 fn a_range_beside_the_trace_has_nothing() {
-    let range = TimeRange { from: Some(Moment::After(1_000_000_000)), to: None };
+    let range = TimeRange { from: Some(TimeSpec::After(1_000_000_000)), to: None };
     let report = select(Selection { range, ..Selection::default() });
     assert!(report.threads().is_empty() && report.cpus.is_empty());
     assert_eq!(report.span.length().as_nanos(), 0);
@@ -96,9 +96,9 @@ fn threads_are_chosen_by_the_cgroup_of_their_process_as_it_was_last() {
         scene.report_with(Options { selection, ..Options::default() })
     };
     let two = report("/pods/t*");
-    let told =
+    let reported =
         |thread: &crate::ThreadReport| (thread.tid, thread.cgroup.as_deref() == Some("/pods/two"));
-    assert_eq!(two.threads().iter().map(told).collect::<Vec<_>>(), [(Some(202), true)]);
+    assert_eq!(two.threads().iter().map(reported).collect::<Vec<_>>(), [(Some(202), true)]);
     assert_eq!(two.total().metric(RunQueue).count(), 10);
     assert!(report("/pods/one").threads().is_empty());
     assert!(scene.report().threads().iter().any(|thread| thread.cgroup.is_none()), "not known");

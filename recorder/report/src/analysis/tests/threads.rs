@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use super::super::roster::MAX_ENDED;
+use super::super::thread_figures::MAX_ENDED;
 use super::{figures_of, micros};
 use crate::Metric::{RunQueue, Slice, Wakeup};
 use crate::scene::{Leaves, Scene, thread};

@@ -84,7 +84,7 @@ fn write_not_judged(comparison: &Comparison, f: &mut fmt::Formatter<'_>) -> fmt:
     }
 }
 
-/// Why a row could not be judged.
+/// The reason why a row could not be judged.
 pub fn why_not_judged(row: &Row) -> String {
     match row.fewest {
         _ if row.not_recorded > 0 => format!("not recorded in {}", runs(row.not_recorded, "")),

@@ -14,7 +14,7 @@ struct Known {
     lost: f64,
     doubt: Doubt,
     /// Whether no thread meets any condition.
-    nobody: bool,
+    no_thread: bool,
     /// The lengths of spans, in milliseconds.
     spans: Vec<u64>,
     lacks_records: bool,
@@ -31,12 +31,12 @@ impl Evidence for Known {
                 tally.censor();
             }
         }
-        (condition.is_none() || !self.nobody).then(|| tally.freeze())
+        (condition.is_none() || !self.no_thread).then(|| tally.freeze())
     }
 
     fn total(&self, total: Total, condition: Option<&Condition>) -> Option<f64> {
         let found = if total == Total::Lost { self.lost } else { 1000.0 };
-        (condition.is_none() || !self.nobody).then_some(found)
+        (condition.is_none() || !self.no_thread).then_some(found)
     }
 
     fn offenders(&self, _: &Quantity, _: Option<&Condition>, at_most: usize) -> Vec<Offender> {
@@ -95,7 +95,7 @@ fn a_gate_on_spans_of_which_records_were_dropped_is_undecided_unless_it_fails_an
     assert_eq!(judge(fails, &dropped, OnTooFew::Fail), (Finding::Broken, true, false));
     let none = known(&[], true);
     let gate = "span('work').p50 > 1ms";
-    assert_eq!(judge(gate, &none, OnTooFew::Fail), (Finding::Nobody, true, false));
+    assert_eq!(judge(gate, &none, OnTooFew::Fail), (Finding::NoThread, true, false));
     assert_eq!(judge(gate, &none, OnTooFew::Pass), (Finding::RecordsLost, false, true));
     let others = judge("wakeup.count > 9", &dropped, OnTooFew::Fail);
     assert_eq!(others, (Finding::Kept, false, false), "switches are all there");
@@ -153,16 +153,16 @@ fn what_is_too_few_fails_or_passes_as_asked() {
     let failed = |on_too_few| judge(&gate, &one_to(99), on_too_few).failed;
     assert_eq!((failed(too_few(OnTooFew::Fail)), failed(too_few(OnTooFew::Pass))), (true, false));
     let gate: Gate = "wakeup.count > 5 if comm = 'nobody'".parse().expect("a gate");
-    let nobody = Known { nobody: true, ..one_to(9) };
-    let verdict = |on_too_few| judge(&gate, &nobody, on_too_few);
-    assert_eq!(verdict(too_few(OnTooFew::Fail)).finding, Finding::Nobody);
+    let no_thread = Known { no_thread: true, ..one_to(9) };
+    let verdict = |on_too_few| judge(&gate, &no_thread, on_too_few);
+    assert_eq!(verdict(too_few(OnTooFew::Fail)).finding, Finding::NoThread);
     assert_eq!(
         (verdict(too_few(OnTooFew::Fail)).failed, verdict(too_few(OnTooFew::Pass)).failed),
         (true, false)
     );
     // This gate needs values.
     let gate: Gate = "wakeup.max > 5ms".parse().expect("a gate");
-    assert!(judge(&gate, &nobody, too_few(OnTooFew::Pass)).failed);
+    assert!(judge(&gate, &no_thread, too_few(OnTooFew::Pass)).failed);
 }
 
 #[test]

@@ -87,9 +87,9 @@ fn a_condition_on_cpus_is_about_the_values_of_these_cpus() {
 #[test]
 fn who_is_nobody_is_found_to_be() {
     let finding = |gate| with_verdict(&scene(), gate, |verdict| verdict.finding);
-    assert_eq!(finding("wakeup.max > 1ms if comm = 'Audio'"), Finding::Nobody);
-    assert_eq!(finding("wakeup.max > 1ms if cpu = 7"), Finding::Nobody);
-    assert_eq!(finding("switches > 1 if tid = 9"), Finding::Nobody);
+    assert_eq!(finding("wakeup.max > 1ms if comm = 'Audio'"), Finding::NoThread);
+    assert_eq!(finding("wakeup.max > 1ms if cpu = 7"), Finding::NoThread);
+    assert_eq!(finding("switches > 1 if tid = 9"), Finding::NoThread);
     assert_eq!(finding("blocked_d.max > 1ms if comm = 'audio'"), Finding::Kept);
 }
 
@@ -183,8 +183,8 @@ fn a_gate_on_a_fact_that_the_recording_has_is_judged_by_it() {
     assert!(worst[0].contains("moved to CPU 1; also throttled for 40.0 us"), "{worst:?}");
 }
 
-/// COMMAND's process is 100. Its thread 101 has 20 spans of 10 us. In each span it waits for 4 us while the CPU is used by 201, which
-/// existed before, and for 1 us while it is used by COMMAND's own 102.
+/// COMMAND's process is 100. Its thread 101 has 20 spans of 10 us. In each span it waits for 4 us while 201, which existed before, uses the
+/// CPU, and for 1 us while COMMAND's own 102 uses it.
 fn disturbed() -> Scene {
     let mut scene = Scene::of_command("waker,steal,throttled", 100);
     scene.switch(0, 0, 0, Leaves::R, 101);

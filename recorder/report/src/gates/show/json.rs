@@ -35,7 +35,7 @@ impl JsonVerdict {
                 Finding::Broken if verdict.is_disturbed() => "disturbed",
                 Finding::Broken => "broken",
                 Finding::Kept => "kept",
-                Finding::TooFew { .. } | Finding::Nobody => "too_few",
+                Finding::TooFew { .. } | Finding::NoThread => "too_few",
                 Finding::NotRecorded => "not_recorded",
                 Finding::RecordsLost => "records_lost",
                 Finding::NamesMissing => "names_missing",

@@ -71,7 +71,7 @@ fn write_case<W: Write>(verdict: &Verdict<'_>, writer: &mut Writer<W>) -> io::Re
         } else if verdict.failed || verdict.undecided {
             let kind = match verdict.finding {
                 Finding::NotRecorded => "not recorded",
-                Finding::TooFew { .. } | Finding::Nobody => "too few values",
+                Finding::TooFew { .. } | Finding::NoThread => "too few values",
                 Finding::Broken if verdict.is_disturbed() => "disturbed",
                 Finding::RecordsLost => "records lost",
                 Finding::NamesMissing => "names missing",

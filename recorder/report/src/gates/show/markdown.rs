@@ -6,7 +6,7 @@ use super::super::evaluate::Verdict;
 use super::{blame, censored, finding, headline};
 use fxtrec_units::escape;
 
-/// A heading, a table of all verdicts, and the worst offenders of those that failed. `about` names the recording.
+/// A heading, a table of all verdicts, and the worst contributors of the failed gates. `about` names the recording.
 pub fn markdown(verdicts: &[Verdict<'_>], about: &str) -> String {
     let mut page = String::new();
     // Writing to a String does not fail.
@@ -49,6 +49,6 @@ fn code(text: &str) -> String {
     let longest = plain.split(|c| c != '`').map(str::len).max().unwrap_or(0);
     let fence = "`".repeat(longest + 1);
     let space = if longest > 0 { " " } else { "" };
-    // In a table, every bar ends a cell, even inside code.
+    // In a table, every `|` ends a cell, even inside code.
     format!("{fence}{space}{}{space}{fence}", plain.replace('|', "\\|"))
 }

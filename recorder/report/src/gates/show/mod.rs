@@ -16,7 +16,7 @@ use fxtrec_gates::{Dimension, Quantity};
 use fxtrec_units::text::{counted, noun};
 
 /// The data that the recording does not contain.
-fn nobody(verdict: &Verdict<'_>) -> String {
+fn no_thread(verdict: &Verdict<'_>) -> String {
     let Quantity::Span(span, _) = &verdict.gate.quantity else {
         return "no thread of the recording matches the condition".to_owned();
     };
@@ -29,10 +29,10 @@ fn finding(verdict: &Verdict<'_>) -> String {
     let quantity = &verdict.gate.quantity;
     let values = values(verdict);
     match (verdict.finding, verdict.measured) {
-        (Finding::Nobody, _) => nobody(verdict),
+        (Finding::NoThread, _) => no_thread(verdict),
         (Finding::NotRecorded, _) => {
             format!(
-                "{} was not recorded: docs/reference/trace.md says when it is",
+                "{} was not recorded: docs/reference/trace.md says what it needs",
                 metric(quantity)
             )
         }

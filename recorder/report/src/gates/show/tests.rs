@@ -114,7 +114,7 @@ fn junit_is_well_formed_and_has_a_case_for_each_gate() {
         broken(&gates[0]),
         verdict(&gates[1], Finding::Kept, false),
         verdict(&gates[2], Finding::TooFew { needed: 5000 }, false),
-        verdict(&gates[3], Finding::Nobody, true),
+        verdict(&gates[3], Finding::NoThread, true),
     ];
     let mut xml = Vec::new();
     write_junit(&verdicts, "a & b.fxt", &mut xml).expect("memory takes everything");

@@ -15,7 +15,7 @@ use super::{blame, censored, finding};
 use fxtrec_units::escape;
 use fxtrec_units::look::Look;
 
-/// Prints verdicts, one after the other.
+/// Prints verdicts, one after another.
 #[derive(Clone, Copy, Debug)]
 pub struct Text<'a> {
     pub verdicts: &'a [Verdict<'a>],

@@ -16,9 +16,9 @@ const FIRST: u64 = 101;
 /// The size of an empty page: scripts, styles, markup.
 const SCRIPTS: u64 = 270_000;
 
-/// A trace with `switches` switches, each after a wake-up; the later a thread is in the round, the longer it waits. With `told`, threads
+/// A trace with `switches` switches, each after a wake-up; the later a thread is in the round, the longer it waits. With `reported`, threads
 /// also have spans with arguments, counters and flows.
-fn busy(switches: u64, told: bool) -> Trace {
+fn busy(switches: u64, reported: bool) -> Trace {
     let mut trace = trace();
     (0..THREADS).for_each(|n| name(&mut trace, ObjectType::Thread, FIRST + n, "worker", 100));
     let (mut random, mut time, mut on) = (1_u64, 1_000, FIRST);
@@ -34,7 +34,7 @@ fn busy(switches: u64, told: bool) -> Trace {
         time += 200 + (random >> 45) % 900;
         switch(&mut trace, time, (on, ThreadState::Blocked), next);
         on = next;
-        if told {
+        if reported {
             let own = (Koid(100), Koid(next));
             let text = format!("request {n} of {}", random >> 20);
             let text = [("text", Value::Str(Text::Inline(&text)))];
@@ -72,8 +72,8 @@ fn tile_at(contents: &Json, time: u64) -> usize {
 #[test]
 fn no_page_is_larger_than_it_may_be_and_the_listed_waits_go_last() {
     let quiet = busy(20_000, false).into_inner();
-    let told = busy(6_000, true).into_inner();
-    for trace in [&quiet, &told] {
+    let reported = busy(6_000, true).into_inner();
+    for trace in [&quiet, &reported] {
         let (all, ..) = page(trace, Budget::All);
         assert!(all.is_complete() && all.tiles.0 > 10, "{all:?}");
         let beyond = all.bytes - SCRIPTS;

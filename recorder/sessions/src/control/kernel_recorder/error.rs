@@ -1,8 +1,8 @@
-//! Why the kernel is not recorded.
+//! The reason why the kernel is not recorded.
 
 use std::io;
 
-/// Why the kernel is not recorded.
+/// The reason why the kernel is not recorded.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub(in crate::control) enum KernelError {

@@ -29,7 +29,7 @@ impl Lines {
                 }
                 drop(listening);
             };
-            // Without this thread, only the reason for its end is unknown.
+            // Without this thread, only the reason for the recorder's end is unknown.
             drop(std::thread::Builder::new().name("fxtrec-lines".to_owned()).spawn(listen));
         }
         Lines { ended, last }

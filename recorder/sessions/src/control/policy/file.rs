@@ -1,4 +1,4 @@
-//! Parses the policy's text: every mistake is reported with its place.
+//! Parses the policy's text: every mistake is reported with its position.
 
 use std::collections::BTreeMap;
 
@@ -206,7 +206,7 @@ fn number(
     }
 }
 
-/// The items of a list, none if there is no such key.
+/// The items of a list; none if the key does not exist.
 fn list<'a, 'i>(
     table: &'a DeTable<'i>,
     key: &str,

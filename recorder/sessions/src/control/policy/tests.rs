@@ -271,7 +271,7 @@ fn a_file_that_others_could_write_is_not_trusted() {
     for mode in [0o664, 0o646, 0o666] {
         fs::set_permissions(&path, Permissions::from_mode(mode)).expect("chmod");
         let error = read().expect_err("not trusted");
-        // A user other than root owns the files that the user writes, which is equally bad.
+        // A user other than root owns the files that the user writes, which is just as bad.
         let expected = [format!("mode {mode:04o}"), "belongs to uid".to_owned()];
         assert!(expected.iter().any(|text| error.contains(text)), "{error}");
     }

@@ -5,7 +5,7 @@ use serde::de::DeserializeOwned;
 use serde_json::{Map, Value};
 
 use super::super::config::bad;
-use super::super::service::Passed;
+use super::super::service::PassedOutput;
 use super::super::transport::ServiceError;
 use super::super::wire::ControllerError;
 use super::super::writer::Writer;
@@ -24,7 +24,7 @@ pub(super) struct Request {
     pub(super) oneway: Option<bool>,
 }
 
-/// Why a call is rejected.
+/// The reason why a call is rejected.
 #[derive(Debug)]
 pub(super) enum Refusal {
     Controller(ControllerError),
@@ -43,7 +43,7 @@ impl From<ControllerError> for Refusal {
 pub(super) struct Parameters(pub(super) Map<String, Value>);
 
 impl Parameters {
-    /// Takes a parameter out; a missing one is null.
+    /// Removes and returns a parameter; a missing one is null.
     pub(super) fn take<T: DeserializeOwned>(&mut self, name: &str) -> Result<T, ControllerError> {
         let value = self.0.remove(name).unwrap_or(Value::Null);
         serde_json::from_value(value).map_err(|error| bad(name, error.to_string()))
@@ -67,10 +67,10 @@ pub(super) fn no_method(method: &str) -> Refusal {
 pub(super) fn output(
     parameters: &mut Parameters,
     descriptors: Option<Result<Writer, String>>,
-) -> Result<Passed, ControllerError> {
+) -> Result<PassedOutput, ControllerError> {
     let index = parameters.take("output")?;
     match descriptors {
-        Some(Ok(writer)) => Ok(Passed { writer, index }),
+        Some(Ok(writer)) => Ok(PassedOutput { writer, index }),
         Some(Err(why)) => Err(bad("output", why)),
         None => Err(bad("output", "no descriptors came with the message")),
     }

@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 /// The number of seats of each user.
 pub(in crate::control) type Users = Arc<Mutex<HashMap<u32, usize>>>;
 
-/// A seat, which counts for its user until dropped.
+/// A seat (one of a user's permitted connections), which counts for its user until it is dropped.
 #[derive(Debug)]
 pub(in crate::control) struct Seat {
     users: Users,
@@ -14,7 +14,7 @@ pub(in crate::control) struct Seat {
 }
 
 impl Seat {
-    /// Another seat for this user, with at most `most`; root may have more.
+    /// Another seat for this user, who may have at most `most`; root may have more.
     pub(in crate::control) fn take(users: &Users, uid: u32, most: usize) -> Option<Seat> {
         let mut counts = users.lock().unwrap_or_else(PoisonError::into_inner);
         let count = counts.entry(uid).or_insert(0);

@@ -46,7 +46,7 @@ impl Service {
 
     /// Stops applications, then the kernel's recorder, so that the last events of applications are within the kernel's recording.
     fn stop(&self, session: &Session, write: bool) -> (Stopped, Result<Option<String>, String>) {
-        // This notifies the thread that is starting it, which then ends soon.
+        // This notifies the thread that is starting the session, which then ends soon.
         let stopped = self.manager.stop(write, STOP_TIMEOUT).unwrap_or_default();
         drop(self.wait_until_busy_are(1));
         session.stop_kernel();
@@ -94,7 +94,7 @@ impl Service {
 
     /// Ends a session whose state is `terminating` already; returns why the trace is incomplete, if it is.
     fn end(&self, session: &Session) -> Option<String> {
-        // This notifies the thread that is starting or stopping it, which then ends soon.
+        // This notifies the thread that is starting or stopping the session, which then ends soon.
         let _ = self.manager.terminate();
         drop(self.wait_until_busy_are(0));
         let incomplete = session.end();
@@ -121,7 +121,7 @@ impl Service {
         self.end(&session);
     }
 
-    /// Stops the session, if there is one, with its results, and ends it.
+    /// Stops the session, if there is one, writes its results, and ends it.
     pub fn shut_down(&self) {
         if let Some(session) = self.take_over(Request::Stop) {
             // A failure can no longer be reported.
@@ -134,7 +134,7 @@ impl Service {
         }
     }
 
-    /// Makes this request to the session, if there is one; `None` when it is refused.
+    /// Passes this request to the session, if there is one; `None` if it is refused.
     fn take_over(&self, request: Request) -> Option<Arc<Session>> {
         let mut inner = self.lock();
         let session = inner.session.clone()?;

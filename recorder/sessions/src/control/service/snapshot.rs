@@ -7,13 +7,13 @@ use super::super::output::Output;
 use super::super::records;
 use super::super::session::WRITING;
 use super::super::wire::{BufferingMode, ControllerError};
-use super::{Caller, Passed, Service};
+use super::{Caller, PassedOutput, Service};
 
 impl Service {
     pub(in crate::control) fn snapshot(
         &self,
         caller: &Caller,
-        output: Passed,
+        output: PassedOutput,
         fired: bool,
     ) -> Result<u64, ControllerError> {
         let session = {

@@ -82,7 +82,7 @@ impl Service {
             .map_err(|error| error.to_string())?;
         let options = StartOptions {
             disposition: engine_disposition(disposition),
-            // They are among the granted ones.
+            // These are among the granted categories.
             additional_categories: Vec::new(),
             timeout: session.config.start_timeout,
         };

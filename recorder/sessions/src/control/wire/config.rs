@@ -20,7 +20,7 @@ pub struct ProviderSpec {
     /// The buffer of each provider, in MiB.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub buffer_size_megabytes_hint: Option<u32>,
-    /// Their categories in place of the session's.
+    /// Their categories, instead of those of the session.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub categories: Option<Vec<String>>,
 }
@@ -42,7 +42,7 @@ pub enum BufferingMode {
 pub enum BufferDisposition {
     #[default]
     ClearEntire,
-    /// Everything is discarded except definitions that other records refer to.
+    /// Discards everything except definitions that other records refer to.
     ClearNondurable,
     Retain,
 }

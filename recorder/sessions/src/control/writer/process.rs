@@ -35,7 +35,7 @@ const PIPE_BYTES: usize = 4096;
 /// Runs the whole process; `args` are user, group, the daemon's process and the maximum size of a message in bytes.
 ///
 /// # Errors
-/// When the daemon has ended or sends an invalid message.
+/// Returns an error when the daemon has ended or sends an invalid message.
 pub fn run(args: impl Iterator<Item = String>) -> io::Result<()> {
     let numbers: Vec<u32> = args.filter_map(|word| word.parse().ok()).collect();
     let [uid, gid, daemon, most] = numbers[..] else { return Err(ErrorKind::InvalidInput.into()) };
@@ -144,7 +144,7 @@ fn fail(channel: &UnixStream, error: &io::Error) -> io::Result<()> {
     say(channel, &News::Failed(why))
 }
 
-/// Why a descriptor cannot be an output.
+/// The reason why a descriptor cannot be an output.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 enum Unfit {

@@ -26,7 +26,7 @@ pub(super) enum News {
     Unfit(String),
     /// The total number of bytes written.
     Written(u64),
-    /// No more can be written, and why.
+    /// No more data can be written, for this reason.
     Failed(String),
     Done,
 }
@@ -80,7 +80,7 @@ impl Inbox {
     /// The first complete message.
     ///
     /// # Errors
-    /// When it is invalid: the process runs as the client's user and is not trusted.
+    /// Returns an error when it is invalid: the process runs as the client's user and is not trusted.
     pub(super) fn next(&mut self) -> io::Result<Option<News>> {
         let Some((&[kind, ref length @ ..], rest)) = self.0.split_first_chunk::<HEAD_BYTES>()
         else {

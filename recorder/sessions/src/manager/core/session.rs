@@ -68,7 +68,7 @@ impl Core {
         }
     }
 
-    /// Lets a provider record, if a session is running that includes it; returns whether it does.
+    /// Lets a provider record if a running session includes it; returns whether it does.
     fn start_one(&mut self, index: usize) -> bool {
         let Some(session) = self.session.as_ref().filter(|session| session.running) else {
             return false;
@@ -106,7 +106,7 @@ impl Core {
             return Err(ManagerError::NotStarted);
         };
         session.running = false;
-        // The start waited in vain for the providers that have not started at this point.
+        // The start has timed out for the providers that have not started at this point.
         if let Some(Waiting::Start { reply, .. }) = self.waiting.take() {
             let started = self.in_phase(Phase::Started).count();
             let late = self.in_phase(Phase::Starting).map(|one| one.name().to_owned()).collect();

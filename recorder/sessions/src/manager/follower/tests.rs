@@ -51,8 +51,8 @@ impl Stage {
     /// The matches since the last call: trigger, thread, begin and end in nanoseconds.
     fn found(&mut self) -> Vec<(usize, u64, u64, u64)> {
         self.follower.take(&std::mem::take(&mut self.piece), &"app".into(), 7);
-        let told = |span: LongSpan| (span.trigger, span.thread.0, span.since.0, span.time.0);
-        self.spans.try_iter().map(told).collect()
+        let reported = |span: LongSpan| (span.trigger, span.thread.0, span.since.0, span.time.0);
+        self.spans.try_iter().map(reported).collect()
     }
 }
 

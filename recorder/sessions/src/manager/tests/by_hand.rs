@@ -1,5 +1,5 @@
-//! A handmade provider: it implements the protocol exactly as `docs/reference/providers.md` describes it, without fxt-writer's client or
-//! engine, so that it can also violate it.
+//! A handmade provider: it implements the protocol as `docs/reference/providers.md` describes it, without fxt-writer's client or engine, so
+//! that it can also violate it.
 
 use std::os::fd::{AsFd, OwnedFd};
 use std::time::{Duration, Instant};
@@ -60,7 +60,7 @@ pub(super) struct Running {
     pub(super) wrapped: u32,
 }
 
-/// Waits until there is something to read, or the other side has closed.
+/// Waits until there is data to read, or the other side has closed.
 fn wait(socket: &Seqpacket) {
     let until = Instant::now() + PATIENCE;
     loop {
@@ -106,7 +106,7 @@ impl ByHand {
     pub(super) fn say_bytes(&self, bytes: &[u8]) {
         let until = Instant::now() + PATIENCE;
         while let Err(error) = self.connection.send(bytes, &[]) {
-            // There is no room for it yet.
+            // There is no space for it yet.
             assert_eq!(error.raw_os_error(), Some(nix::libc::EAGAIN), "the manager listens");
             assert!(Instant::now() < until, "the manager takes nothing");
             std::thread::sleep(std::time::Duration::from_millis(1));

@@ -1,4 +1,4 @@
-//! A provider that violates the protocol harms itself, and no other.
+//! A provider that violates the protocol harms only itself.
 
 use fxt_writer::packet::{BUFFER_SAVED, Packet, SAVE_BUFFER, STARTED};
 use fxt_writer::provider::wire::{FromProvider, MAX_MESSAGE_BYTES, Session};
@@ -106,7 +106,7 @@ fn categories_of_all_providers_have_room_together_and_what_has_none_is_counted()
     let (listed, left_out, bytes) = count();
     assert_eq!(listed + left_out, said);
     assert!(left_out > 0 && bytes <= 4 << 20, "{listed} {left_out} {bytes}");
-    // A provider that has disconnected needs no room, and has none.
+    // A provider that has disconnected needs no space, and has none.
     drop(flood);
     for provider in 0..6 {
         neighbours.stage.wait_until_gone(&format!("flood {provider}"));
@@ -141,7 +141,7 @@ fn buffers_of_all_providers_have_room_together() {
     assert!(sizes.iter().sum::<u64>() <= 64 << 20, "{sizes:?}");
     drop(all);
     (0..40).for_each(|number| stage.wait_until_gone(&format!("app {number}")));
-    // Their room is free again.
+    // Their space is free again.
     let provider = stage.register("late");
     assert_eq!(provider.start().start.buffer_bytes, 16 << 20);
     drop(provider);
@@ -204,11 +204,11 @@ fn packets_out_of_order_close_the_fifo() {
         &[save],
         // STARTED twice.
         &[Packet::started(), Packet::started()],
-        // The same buffer twice; a buffer that is not next; one from before the first.
+        // The same buffer twice; a buffer that is not next; a buffer from before the first.
         &[Packet::started(), save, save],
         &[Packet::started(), Packet::save_buffer(1, 0)],
         &[Packet::started(), Packet::save_buffer(u32::MAX, 0)],
-        // Packets that only the manager sends, and undefined ones.
+        // Packets that only the manager sends, and undefined packets.
         &[Packet::started(), Packet { request: BUFFER_SAVED, ..save }],
         &[Packet { request: 99, ..save }],
     ];
@@ -243,7 +243,7 @@ fn packets_of_another_size_close_the_fifo() {
 
 #[test]
 fn a_header_that_lies_costs_its_provider_the_recording() {
-    // Each is a word of the header, and its value.
+    // Each entry is a word of the header, and its value.
     let lies = [
         (0, 0),
         (1, 2),

@@ -35,7 +35,7 @@ fn one_that_leaves_start_unread_is_heard_to_its_end() {
     stage.streaming();
     for number in 0..50 {
         let provider = stage.register("app");
-        // This waits until START is on its way.
+        // This waits until START is in flight.
         stage.wait_for("app", ProviderState::Starting);
         provider.say(&FromProvider::Alert(number.to_string()));
         drop(provider);
@@ -54,7 +54,7 @@ fn a_buffer_that_was_asked_to_be_saved_is_though_its_provider_goes_without_readi
     let mut session = provider.start();
     session.event("one", 1);
     session.ask_to_save();
-    // The answer stays unread, and the next request is on its way when the provider exits.
+    // The answer stays unread, and the next request is in flight when the provider exits.
     while stage.events_of("app").is_empty() {
         std::thread::yield_now();
     }
@@ -76,7 +76,7 @@ fn somebody_who_talks_all_the_time_is_not_waited_for() {
     std::thread::scope(|scope| {
         scope.spawn(|| {
             while !over.load(std::sync::atomic::Ordering::Relaxed) {
-                // Without room, the manager must act next.
+                // Without space, the manager must act next.
                 let _ = talker.connection.send(&message, &[]);
             }
         });

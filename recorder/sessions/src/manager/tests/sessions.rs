@@ -288,7 +288,7 @@ fn a_hundred_are_let_in_and_the_next_is_not() {
     for number in 0..MAX_PROVIDERS {
         assert_eq!(events[&format!("app {number}")], [format!("event {number}")]);
     }
-    // There is room again.
+    // There is space again.
     let _again = stage.register("again");
     stage.wait_for("again", ProviderState::Registered);
 }

@@ -85,7 +85,7 @@ fn what_was_saved_is_not_in_a_snapshot_but_the_names_that_were_saved_with_it_are
 
 #[test]
 fn what_is_held_refers_to_names_though_the_piece_that_had_them_was_let_go_of() {
-    // Room for one piece with one event, and not for two.
+    // Space for one piece with one event, but not for two.
     let stage = Stage::with(Options { held_bytes: 300, ..Options::default() });
     let config = SessionConfig { hold: true, ..SessionConfig::default() };
     stage.manager.start(config, StartOptions::default()).expect("none runs");
@@ -159,8 +159,8 @@ fn what_there_is_no_time_to_copy_is_reported_in_its_place_and_is_still_there_at_
     let mut session = provider.start();
     session.event("one", 1);
     stage.wait_for("app", ProviderState::Started);
-    let told = stage.events_in_snapshot();
-    assert_eq!(told, BTreeMap::from([("fxtrec".to_owned(), texts(&["lost_records"]))]));
+    let reported = stage.events_in_snapshot();
+    assert_eq!(reported, BTreeMap::from([("fxtrec".to_owned(), texts(&["lost_records"]))]));
     let sections = stage.manager.sections().expect("it runs");
     let loss = sections[0].losses[0];
     assert!(loss.records.is_none() && loss.since < loss.until, "{loss:?}");
@@ -199,8 +199,8 @@ fn what_a_provider_dropped_is_reported_in_each_snapshot_and_once_in_the_archive(
         assert_eq!(stage.events_in_snapshot().remove("fxtrec"), None, "{mode:?}");
         session.store(DROPPED, 5);
         for _ in 0..2 {
-            let told = stage.events_in_snapshot().remove("fxtrec");
-            assert_eq!(told, Some(vec!["lost_records".to_owned()]), "{mode:?}");
+            let reported = stage.events_in_snapshot().remove("fxtrec");
+            assert_eq!(reported, Some(vec!["lost_records".to_owned()]), "{mode:?}");
         }
         session.store(DROPPED, 7);
         drop((provider, session));

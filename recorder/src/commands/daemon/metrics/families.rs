@@ -223,13 +223,13 @@ pub(super) fn labels_of(labels: &Labels) -> Vec<Label> {
         Group::Other => "other",
     };
     let owner = Owner::of(path);
-    let told = [
+    let reported = [
         ("cgroup", Some(path.to_owned())),
         ("pod", owner.pod_uid()),
         ("container", owner.container.map(str::to_owned)),
         ("comm", labels.comm.clone()),
     ];
-    told.into_iter().filter_map(|(name, value)| Some((name, value?))).collect()
+    reported.into_iter().filter_map(|(name, value)| Some((name, value?))).collect()
 }
 
 #[cfg(test)]

@@ -1,11 +1,11 @@
 //! The counts since the daemon's start, by the labels under which they are exported.
 //!
-//! Cgroups come and go, and each label set costs memory in the scraper. So the number of label sets is limited; the rest is counted under
-//! "other". The set of a removed cgroup is dropped after a while, which frees its slot.
+//! Cgroups come and go, and each label set costs memory in the scraper. So the number of label sets is limited; all others are counted
+//! under "other". The set of a removed cgroup is dropped after a while, which frees its slot.
 //!
 //! The busiest sets, by number of slices, have slots. Every two minutes, a set without a slot replaces the least busy set if it recently
-//! had more than twice as many slices. Sets of similar activity keep their slots, since each change ends one series and begins another. The
-//! counts of the replaced set are added to "other", so totals stay correct.
+//! had more than twice as many slices. Sets of similar activity keep their slots, because each change ends one series and begins another.
+//! The counts of the replaced set are added to "other", so totals stay correct.
 
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
@@ -142,7 +142,7 @@ impl Ledger {
     /// Counts a set without a slot; the number of distinct ones is limited.
     fn wait(&mut self, labels: Labels, busy: u64) {
         let is_new = !self.waiting.contains_key(&labels);
-        // Sets without a path of their own always have a slot.
+        // Sets without their own path always have a slot.
         if matches!(labels.group, Group::Path(_)) && (!is_new || self.waiting.len() < 4 * self.most)
         {
             let sum = self.waiting.entry(labels).or_default();
@@ -150,7 +150,7 @@ impl Ledger {
         }
     }
 
-    /// Gives slots of the least busy sets to the busiest ones without a slot.
+    /// Gives the slots of the least busy sets to the busiest sets without a slot.
     fn rank(&mut self, now: Instant) {
         let mut wait: Vec<(u64, Labels)> = std::mem::take(&mut self.waiting)
             .into_iter()
@@ -215,7 +215,7 @@ mod tests {
         Figures { unknown, ..Figures::default() }
     }
 
-    fn told(ledger: &Ledger) -> Vec<(String, u64)> {
+    fn reported(ledger: &Ledger) -> Vec<(String, u64)> {
         let name = |labels: &Labels| match &labels.group {
             Group::Path(path) => path.clone(),
             other => format!("{other:?}"),
@@ -237,17 +237,17 @@ mod tests {
         let row = |number, count| Row { key: Key::Cgroup(number), figures: figures(count) };
         let a = group("a");
         ledger.add(vec![row(a, 1), Row { key: Key::Other, figures: figures(7) }], now);
-        assert_eq!(told(&ledger), [("/a".to_owned(), 1), ("Other".to_owned(), 7)]);
+        assert_eq!(reported(&ledger), [("/a".to_owned(), 1), ("Other".to_owned(), 7)]);
         let b = group("b");
         ledger.add(vec![row(a, 2), row(b, 5)], now);
-        assert_eq!(told(&ledger), [("/a".to_owned(), 3), ("Other".to_owned(), 12)]);
+        assert_eq!(reported(&ledger), [("/a".to_owned(), 3), ("Other".to_owned(), 12)]);
         std::fs::remove_dir(root.path().join("a")).expect("it is empty");
         ledger.add(Vec::new(), now + LOOKED);
-        assert_eq!(told(&ledger).len(), 2, "it is kept for a while");
+        assert_eq!(reported(&ledger).len(), 2, "it is kept for a while");
         ledger.add(vec![row(b, 1)], now + KEPT + LOOKED);
-        assert_eq!(told(&ledger), [("/b".to_owned(), 1), ("Other".to_owned(), 12)]);
+        assert_eq!(reported(&ledger), [("/b".to_owned(), 1), ("Other".to_owned(), 12)]);
         ledger.add(vec![row(u64::MAX, 4)], now + KEPT + LOOKED);
-        assert_eq!(told(&ledger)[1], ("Other".to_owned(), 16), "one that was never seen");
+        assert_eq!(reported(&ledger)[1], ("Other".to_owned(), 16), "one that was never seen");
     }
 
     /// A ledger with `most` slots, and the numbers of cgroups with these names.
@@ -300,10 +300,10 @@ mod tests {
                 .map(|&(at, count)| Row { key: Key::Cgroup(groups[at]), figures: figures(count) });
             ledger.add(rows.collect(), now);
             now += LOOKED;
-            told(&ledger)
+            reported(&ledger)
         };
-        let names = |told: Vec<(String, u64)>| {
-            told.into_iter().map(|(name, _)| name).collect::<Vec<_>>().join(" ")
+        let names = |reported: Vec<(String, u64)>| {
+            reported.into_iter().map(|(name, _)| name).collect::<Vec<_>>().join(" ")
         };
         let idle = [(0, 1), (1, 1), (2, 1)];
         assert_eq!(names(round(&idle)), "/g0 /g1 /g2");

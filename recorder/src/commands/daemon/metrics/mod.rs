@@ -92,7 +92,7 @@ pub(super) struct Wanted {
     pub(super) incidents: Option<incidents::Counts>,
 }
 
-/// Why there are no metrics.
+/// The reason why there are no metrics.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum MetricsError {
@@ -169,7 +169,7 @@ impl Server {
         let mut peers = Peers::default();
         while !self.stop.is_stopped() {
             match self.listener.accept() {
-                // An error of one connection must not prevent the next.
+                // An error of one connection must not affect the next.
                 Ok((peer, from)) => drop(peers.add(peer, from.ip(), Instant::now())),
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
                     let idle = PERIOD.saturating_sub(emptied.elapsed());

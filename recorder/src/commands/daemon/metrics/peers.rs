@@ -1,11 +1,11 @@
-//! Connections of scrapers, all served concurrently by one thread, so that an idle or slow one does not delay the others.
+//! Connections of scrapers, all served concurrently by one thread, so that an idle or slow connection does not delay the others.
 //!
 //! ```text
 //!   Asking: the request comes  -->  Answering: the answer goes  -->  Ending: what is behind the request is read
 //! ```
 //!
-//! Their number is limited, in total and per address. A new connection beyond the limit replaces the one that has been idle longest or, if
-//! all have sent a request, the oldest. The newest is served first.
+//! Their number is limited, in total and per address. A new connection beyond the limit replaces the one that has been idle for the longest
+//! time or, if all have sent a request, the oldest. The newest is served first.
 
 use std::io::{self, Read, Write};
 use std::net::{IpAddr, Shutdown, TcpStream};
@@ -20,7 +20,7 @@ use crate::commands::http::Request;
 /// Maximum number of connections.
 const MOST: usize = 64;
 
-/// Maximum number of connections from one address, so that others find room.
+/// Maximum number of connections from one address, so that others can connect too.
 const MOST_OF_ONE: usize = 32;
 
 /// The time for a request to arrive and its answer to be read.
@@ -87,14 +87,14 @@ impl Peers {
         let first = self.open.iter().map(|peer| peer.until).min();
         let left = first.map(|until| until.saturating_duration_since(Instant::now()));
         let timeout = left.map_or(timeout, |left| left.min(timeout));
-        // poll counts milliseconds: rounding down would spend the last one in a tight loop.
+        // poll counts milliseconds: rounding down would spend the last millisecond in a tight loop.
         let millis = timeout.as_nanos().div_ceil(1_000_000);
         let timeout = PollTimeout::try_from(millis).unwrap_or(PollTimeout::MAX);
         // A later read reports the error.
         let _ = poll(&mut polled, timeout);
     }
 
-    /// Does everything that is possible without blocking. `respond` creates the answer to a request or to invalid input.
+    /// Does all work that is possible without blocking. `respond` creates the answer to a request or to invalid input.
     pub(super) fn serve(
         &mut self,
         now: Instant,

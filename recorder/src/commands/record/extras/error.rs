@@ -1,10 +1,10 @@
-//! Why non-scheduler events cannot be recorded.
+//! The reason why non-scheduler events cannot be recorded.
 
 use std::fmt::{self, Display, Formatter};
 use std::path::PathBuf;
 
-use crate::apart::ApartError;
 use crate::encode::probes::catalog::TooManyNames;
+use crate::file_worker::FileWorkerError;
 use crate::kernel::bpf::events::BpfError;
 use crate::kernel::cpus::CpusError;
 use crate::kernel::format::FormatError;
@@ -31,7 +31,7 @@ impl Display for Names {
     }
 }
 
-/// Why non-scheduler events cannot be recorded.
+/// The reason why non-scheduler events cannot be recorded.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum ExtraError {
@@ -88,7 +88,7 @@ pub enum ExtraError {
     NeedsPerf { source_name: &'static str },
     /// A probe spec matches nothing.
     #[error(transparent)]
-    Probe(#[from] ApartError),
+    Probe(#[from] FileWorkerError),
     /// Placing a probe in a file waits for each process that maps it, and until then every fork on the machine waits, too.
     #[error(
         "-P: process {0} holds its memory lock, for example because it waits for a file system \
@@ -101,7 +101,7 @@ pub enum ExtraError {
     TooManyArgs { probe: String, count: usize },
     /// A program to be probed cannot be opened.
     #[error("cannot open {} to place a probe: {source}", path.display())]
-    Binary { path: PathBuf, source: ApartError },
+    Binary { path: PathBuf, source: FileWorkerError },
     /// The kernel does not report a requested argument.
     #[error("the kernel accepted a probe but not all of its arguments: {0}")]
     Field(FormatError),

@@ -70,7 +70,7 @@ impl Extras {
     /// that killed recorders have left. BPF programs may be used if `bpf` is given.
     ///
     /// # Errors
-    /// [`ExtraError`].
+    /// Returns [`ExtraError`].
     pub(super) fn new(
         sys: &dyn Sys,
         bpf: Option<&dyn BpfSys>,

@@ -23,12 +23,12 @@ use std::time::{Duration, Instant};
 
 use super::super::live::Live;
 use super::{Call, ExtraError, Extras};
-use crate::apart::Files;
 use crate::cli::Progress;
 use crate::commands::plan::Plan;
 use crate::encode::probes::catalog::{Act, Catalog, Class, Entry};
 use crate::encode::probes::fields::{FieldArg, MAX_ARGS, Show};
 use crate::encode::probes::spans::SpanId;
+use crate::file_worker::Files;
 use crate::kernel::bpf;
 use crate::kernel::bpf::probes::{Links, Probe, Value};
 use crate::kernel::bpf::sys::BpfSys;
@@ -41,12 +41,12 @@ use crate::kernel::sys::{Linux, Sys};
 use crate::kernel::tracefs::Tracefs;
 use crate::kernel::uprobe::definitions::{Defined, Definitions, Fetch};
 use crate::kernel::uprobe::{Binary, Pmu, ProbeSite, Uprobe};
-use crate::probe::{ArgKind, Context, FetchArg, FileVersion, Moment, Site, SiteKind};
+use crate::probe::{ArgKind, Context, FetchArg, FetchPoint, FileVersion, Site, SiteKind};
 
 /// Adds every location that the specs name. With `bpf`, a program records as many of them as it can.
 ///
 /// # Errors
-/// [`ExtraError`].
+/// Returns [`ExtraError`].
 pub(super) fn open(
     sys: &dyn Sys,
     bpf: Option<&dyn BpfSys>,
@@ -90,7 +90,7 @@ pub(super) fn open(
 struct Opening {
     begun: Instant,
     progress: Progress,
-    /// The inner value is `None` if no line is wanted.
+    /// The inner value is `None` if no line is requested.
     live: Option<Option<Live>>,
 }
 
@@ -108,7 +108,7 @@ impl Opening {
         }
         // COMMAND does not run yet.
         let live = self.live.get_or_insert_with(|| Live::new(self.progress, false));
-        // If the terminal is gone, so is the line.
+        // If the terminal is gone, the line is gone too.
         let _ = live.as_mut().map(|live| live.draw_part(what, (done as u64, all as u64), ""));
     }
 }
@@ -120,8 +120,8 @@ impl Drop for Opening {
     }
 }
 
-/// From this number of probes times CPUs, probes without arguments are defined in tracefs as well: perf's own kind leaves nothing behind,
-/// but takes long to remove.
+/// If the number of probes times CPUs reaches this value, probes without arguments are also defined in tracefs: perf's own kind leaves
+/// nothing behind, but takes long to remove.
 const MANY: usize = 8;
 
 /// The number of probes that a site needs.
@@ -256,20 +256,20 @@ impl<'a> Places<'a> {
             SiteKind::Span => {
                 let id = SpanId(self.spans);
                 self.spans = self.spans.saturating_add(1);
-                self.put(extras, site, false, Act::Call(id), Some(Moment::Hit))?;
-                self.put(extras, site, true, Act::Return(id), Some(Moment::Return))
+                self.put(extras, site, false, Act::Call(id), Some(FetchPoint::Hit))?;
+                self.put(extras, site, true, Act::Return(id), Some(FetchPoint::Return))
             }
         }
     }
 
-    /// Adds one end of a site, with the arguments of `moment`, or all arguments.
+    /// Adds one end of a site, with the arguments to be recorded at `moment`, or all arguments.
     fn put(
         &mut self,
         extras: &mut Extras,
         site: &Site,
         on_return: bool,
         act: Act,
-        moment: Option<Moment>,
+        moment: Option<FetchPoint>,
     ) -> Result<(), ExtraError> {
         let wanted = |arg: &&FetchArg| moment.is_none_or(|moment| arg.moment == moment);
         let args: Vec<&FetchArg> = site.args.iter().filter(wanted).collect();
@@ -358,7 +358,7 @@ impl<'a> Places<'a> {
             let fields = fields(&mut extras.catalog, &shared.format, args)?;
             return Ok((What::Elsewhere, fields));
         }
-        // Before Linux 5.4 such numbers do not exist.
+        // Before Linux 5.4 there are no such numbers.
         let Ok(defined) = definitions.add(place, &numbered) else {
             let Defined { format, .. } = definitions.add(place, &fetches)?;
             let fields = fields(&mut extras.catalog, &format, args)?;
@@ -461,8 +461,8 @@ mod tests {
         FileVersion::of(&own).expect("known")
     }
 
-    fn site(offset: u64, kind: SiteKind, args: &[(&str, Moment)]) -> Site {
-        let arg = |(fetch, moment): &(&str, Moment)| FetchArg {
+    fn site(offset: u64, kind: SiteKind, args: &[(&str, FetchPoint)]) -> Site {
+        let arg = |(fetch, moment): &(&str, FetchPoint)| FetchArg {
             name: "n".to_owned(),
             fetch: (*fetch).to_owned(),
             kind: ArgKind::Signed(Width::Bits32),
@@ -515,10 +515,10 @@ mod tests {
     #[test]
     fn a_program_has_one_event_for_each_shape_of_its_samples() {
         let sites = [
-            site(1, SiteKind::Entry, &[("%di:s32", Moment::Hit)]),
-            site(2, SiteKind::Span, &[(r"\7:s32", Moment::Hit)]),
+            site(1, SiteKind::Entry, &[("%di:s32", FetchPoint::Hit)]),
+            site(2, SiteKind::Span, &[(r"\7:s32", FetchPoint::Hit)]),
             site(3, SiteKind::Return, &[]),
-            site(4, SiteKind::Usdt, &[("%bx:s32", Moment::Hit)]),
+            site(4, SiteKind::Usdt, &[("%bx:s32", FetchPoint::Hit)]),
         ];
         let kernel = Kernel { has_links: true };
         let expected = ["program", "program", "elsewhere", "elsewhere", "elsewhere"];

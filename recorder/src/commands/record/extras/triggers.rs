@@ -10,7 +10,7 @@ use fxtrec_gates::{Lasting, What};
 /// The events to watch for; `None` without triggers.
 ///
 /// # Errors
-/// [`ExtraError::NoSuchProbe`], [`ExtraError::NoSuchCall`] and [`ExtraError::NoProviders`] when a trigger can never fire.
+/// Returns [`ExtraError::NoSuchProbe`], [`ExtraError::NoSuchCall`] and [`ExtraError::NoProviders`] when a trigger can never fire.
 pub(super) fn watch(plan: &Plan, extras: &Extras) -> Result<Option<Watch>, ExtraError> {
     let (flight, catalog) = (&plan.flight, &extras.catalog);
     if flight.triggers.is_empty() {

@@ -31,7 +31,7 @@ const LOOK: Duration = Duration::from_millis(50);
 /// How many files may wait for their command.
 const WAITING: usize = 16;
 
-/// Why a command was not run, or how it failed.
+/// The reason why a command was not run, or how it failed.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub(in crate::commands::record) enum HookError {
@@ -153,13 +153,13 @@ mod tests {
 
     /// Runs the command for these files, and returns the failures.
     fn run(command: &str, paths: &[PathBuf]) -> Vec<String> {
-        let (tell, told) = mpsc::channel();
+        let (tell, reported) = mpsc::channel();
         let command: HookCommand = command.parse().expect("a command");
         let hook = Hook::spawn(command, move |error| tell.send(error).expect("heard"));
         let hook = hook.expect("a thread");
         paths.iter().for_each(|path| hook.run(path).expect("there is room"));
         hook.finish();
-        told.iter().map(|error| error.to_string()).collect()
+        reported.iter().map(|error| error.to_string()).collect()
     }
 
     #[test]

@@ -1,8 +1,8 @@
 //! Flight recording: keeps the last events in memory until a trigger fires.
 //!
-//! In circular mode the engine overwrites its older half when the newer one is full. Names must not be overwritten with it, so they are
-//! never written into the engine: the encoder keeps the names of live threads, and those of dead ones as long as the engine can still hold
-//! their events.
+//! In circular mode the engine overwrites its older half when the newer one is full. Names must not be overwritten together with it, so
+//! they are never written into the engine: the encoder keeps the names of live threads, and those of dead threads as long as the engine can
+//! still hold their events.
 //!
 //! ```text
 //!  capture thread     ... round, round: a trigger fires ... round: what comes after it is there too ... round, round ...
@@ -11,8 +11,8 @@
 //!  main thread                                                                                   +--> standard error
 //! ```
 //!
-//! Nothing is removed from the engine, since the next trigger may want the same past. During the copy, which takes as long as copying that
-//! much memory, the kernel's rings hold new events. Another thread compresses and writes it.
+//! Writing a snapshot removes nothing from the engine, because the next trigger may need the same history. During the copy, which takes as
+//! long as copying that much memory, the kernel's rings hold new events. Another thread compresses and writes it.
 
 mod held;
 mod hook;
@@ -42,8 +42,8 @@ use snapshots::{Cause, Records, Shot};
 /// Maximum number of windows that wait to be written.
 const MOST_PENDING: usize = 64;
 
-/// After this many reads of the rings, everything before a time has been passed on: one read that may have begun earlier, one that gets the
-/// events, and one that passes them on.
+/// After this number of ring reads, all events before a given time have been passed on: one read that may have begun earlier, one that gets
+/// the events, and one that passes them on.
 const LOOKS: u8 = 3;
 
 /// The data that the capture thread needs in circular mode.
@@ -80,7 +80,7 @@ impl Flight {
         Flight { beginning, window, asked, shots, held, pending }
     }
 
-    /// After a round of events: releases data that is no longer needed, and passes on the window that has ended.
+    /// Called after a round of events: releases data that is no longer needed, and passes on the window that has ended.
     pub(super) fn after_round(&mut self, mut round: Round<'_>) {
         if let Some(header) = round.engine.header() {
             self.held.follow(header.wrapped_count, round.before);

@@ -18,7 +18,7 @@ use crate::commands::record::providers::past;
 use crate::commands::record::retained::Retained;
 use crate::convert::ConvertError;
 use crate::convert::cut::{self, Filter, Maker};
-use crate::encode::moment::Moment;
+use crate::encode::moment::MachineState;
 use crate::encode::moment::rewind::rewind;
 use crate::flight::files::{NotRemoved, Removed};
 use crate::flight::watch::Fired;
@@ -35,7 +35,7 @@ use crate::units::text::{bytes, short};
 /// A file reaches back at least this far before the trigger, so that a few events show the state of each thread.
 const LEAD: Nanos = Nanos(100_000_000);
 
-/// The content of the engine at one moment.
+/// The content of the engine at one point in time.
 #[derive(Debug)]
 pub(in crate::commands::record) struct Records {
     /// The records that name everything in the buffers.
@@ -45,8 +45,8 @@ pub(in crate::commands::record) struct Records {
     /// The records that explain the stacks in the buffers.
     pub(super) stacks: Vec<Vec<u8>>,
     /// The state of the machine at their end.
-    pub(super) now: Moment,
-    /// The description of the recording up to that moment.
+    pub(super) now: MachineState,
+    /// The description of the recording up to that time.
     pub(super) ending: Ending,
     /// Whether older records were overwritten.
     pub(super) overwritten: bool,
@@ -72,7 +72,7 @@ pub(in crate::commands::record) struct Shot {
     pub(super) records: Arc<Records>,
 }
 
-/// Why a snapshot could not be written.
+/// The reason why a snapshot could not be written.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub(in crate::commands::record) enum SnapshotError {
@@ -311,12 +311,12 @@ impl Snapshots {
     }
 }
 
-/// The beginning of a file: the head, as of `time`, names, and a moment with its time.
+/// The beginning of a file: the head, as of `time`, the names, and the state of the machine with its time.
 pub(super) fn opening(
     beginning: &Beginning,
     time: Nanos,
     names: &[u8],
-    (begin, moment): (Nanos, &Moment),
+    (begin, moment): (Nanos, &MachineState),
 ) -> Vec<u8> {
     let mut opening = beginning.head_at(time);
     opening.extend_from_slice(names);
@@ -337,9 +337,9 @@ impl Write for IntoSink<'_> {
         match self.sink.write(records) {
             Ok(()) => Ok(records.len()),
             Err(error) => {
-                let told = io::Error::other(error.to_string());
+                let reported = io::Error::other(error.to_string());
                 self.failed.get_or_insert(error);
-                Err(told)
+                Err(reported)
             }
         }
     }

@@ -15,7 +15,7 @@ use fxt_writer::record::{Initialization, Magic, ProviderInfo, ProviderSection, R
 
 use crate::convert::ConvertError;
 use crate::convert::cut::{self, Owner, Window};
-use crate::encode::moment::Moment;
+use crate::encode::moment::MachineState;
 use crate::encode::moment::rewind::rewind_trace;
 use crate::manager::{RecordLoss, Section};
 use crate::units::Nanos;
@@ -25,7 +25,8 @@ use crate::units::convention::PROVIDER;
 fn opened(section: &Section) -> Vec<u8> {
     let alone = archive_of(section, &[]);
     // After a damaged record the state is unknown, so the section then starts without these begin records.
-    let begun = rewind_trace(&mut Reader::from_slice(&alone), &Moment::default()).ok().flatten();
+    let begun =
+        rewind_trace(&mut Reader::from_slice(&alone), &MachineState::default()).ok().flatten();
     let mut opened = Vec::new();
     if let Some((begin, moment)) = begun.filter(|(_, moment)| !moment.spans.is_empty()) {
         // The added records use nanoseconds, whatever the provider's clock is.
@@ -58,7 +59,8 @@ pub(in crate::commands::record) fn deadline() -> Instant {
     Instant::now() + Duration::from_secs(5)
 }
 
-/// A whole section, to be appended to an archive that has nothing of its provider. After `until`, no begin records of open spans are added.
+/// A whole section, to be appended to an archive that contains nothing of its provider. After `until`, no begin records of open spans are
+/// added.
 pub(in crate::commands::record) fn whole(section: &Section, until: Instant) -> Vec<u8> {
     let mut records = if Instant::now() < until { opened(section) } else { Vec::new() };
     records.extend_from_slice(&section.records);
@@ -67,12 +69,12 @@ pub(in crate::commands::record) fn whole(section: &Section, until: Instant) -> V
     whole
 }
 
-/// The parts of sections within `window`, to be appended to an archive that has nothing of their providers. The recording has reached
+/// The parts of sections within `window`, to be appended to an archive that contains nothing of their providers. The recording has reached
 /// `now`. Sections not processed by `until` are missing and reported as lost.
 ///
 /// # Errors
 ///
-/// When a section cannot be read.
+/// Returns an error when a section cannot be read.
 pub(in crate::commands::record) fn window(
     sections: &[Section],
     window: &Window,

@@ -50,7 +50,7 @@ impl EventKernel for RunningKernel {
 /// Opens the programs, their lanes, and perf's rings for the rest, with `extras`. With `notes`, the programs note waiting threads.
 ///
 /// # Errors
-/// [`RecordError`], at the first call that the kernel refuses.
+/// Returns [`RecordError`], at the first call that the kernel refuses.
 pub(in crate::commands) fn open(
     kernel: &dyn EventKernel,
     facts: &Facts,
@@ -74,7 +74,7 @@ pub(in crate::commands) fn open(
 /// Opens the same programs as a recording of the machine, to check that they work.
 ///
 /// # Errors
-/// [`RecordError`], at the first call that the kernel refuses.
+/// Returns [`RecordError`], at the first call that the kernel refuses.
 pub(in crate::commands) fn try_out(facts: &Facts) -> Result<BpfSource, RecordError> {
     let extras: Arc<[Extra]> = Arc::new([]);
     open_for(&RunningKernel, facts, Asked::default(), None, None, &extras, None)
@@ -135,7 +135,7 @@ fn open_for(
     opened.map_err(|error| super::explain(error, cpus, facts))
 }
 
-/// Why the BPF source could not be opened.
+/// The reason why the BPF source could not be opened.
 pub(super) fn explain(error: &SourceError, facts: &Facts) -> Refusal {
     let (cause, remedy) = cause(error, facts, &Machine::current().release);
     Refusal { call: format!("The BPF source cannot be used: {error}."), cause, remedy }

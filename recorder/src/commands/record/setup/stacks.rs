@@ -16,15 +16,15 @@ use crate::kernel::sys::Linux;
 #[derive(Debug)]
 pub(in crate::commands) struct Opened {
     pub(in crate::commands) source: StackSource,
-    /// Why the better source is not used, as a line of text.
+    /// The reason why the better source is not used, as a line of text.
     pub(in crate::commands) instead: Option<String>,
 }
 
 /// Opens the source of stacks, if the plan wants stacks. It does not run yet. Stacks that were not requested are left out if BPF is not
-/// available. perf's call chains are used with `--source perf`, and when BPF is refused and was not requested.
+/// available. perf's call chains are used with `--source perf`, and if BPF is refused but was not requested.
 ///
 /// # Errors
-/// [`Refusal`], at the first call that the kernel refuses.
+/// Returns [`Refusal`], at the first call that the kernel refuses.
 pub(in crate::commands) fn open(plan: &Plan, facts: &Facts) -> Result<Option<Opened>, Refusal> {
     let Some(wanted) = plan.stacks else { return Ok(None) };
     if wanted.chosen {
@@ -65,7 +65,7 @@ fn bpf(wanted: Wanted) -> Result<StackSource, StackSourceError> {
     Ok(StackSource::Bpf(opened?))
 }
 
-/// Why there are no stacks.
+/// The reason why there are no stacks.
 pub(in crate::commands) fn explain(error: StackSourceError, facts: &Facts) -> Refusal {
     match error {
         StackSourceError::Bpf(error) => explain_bpf(&error.into(), facts),

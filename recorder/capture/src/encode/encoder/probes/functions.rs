@@ -53,7 +53,7 @@ impl<L: Lanes> Encoder<L> {
         self.write(place, EventKind::DurationEnd, hit)
     }
 
-    /// A thread is switched out for the last time: none of its open durations will end.
+    /// A thread is switched out for the last time: its open durations will not end.
     pub(in crate::encode::encoder) fn end_thread_spans(
         &mut self,
         time: Nanos,
@@ -81,7 +81,7 @@ impl<L: Lanes> Encoder<L> {
         self.end_gone(time, slot)
     }
 
-    /// Ends spans whose program is gone, unless other spans are nested inside them.
+    /// Ends spans whose program has ended, unless other spans are nested inside them.
     pub(super) fn end_gone(&mut self, time: Nanos, slot: Slot) -> Result<(), Closed> {
         let (place, koid) = (self.place(time, slot)?, self.koid(slot));
         while let Some(gone) = self.probes.spans.of(koid).and_then(|stack| stack.pop_gone()) {

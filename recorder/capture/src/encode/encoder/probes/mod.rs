@@ -52,7 +52,7 @@ struct Place {
     thread: ThreadName,
 }
 
-/// Why something is ended although its end was not recorded.
+/// The reason why something is ended although its end was not recorded.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Unseen {
     /// A later event shows that it had ended.
@@ -94,8 +94,8 @@ impl<L: Lanes> Encoder<L> {
         &self.probes.catalog
     }
 
-    /// Writes a sample's event, if it becomes one. Like a wake-up, a sample shows which thread is on the CPU. A tracepoint's sample does
-    /// not: it may be from `sched_switch` itself, and can come after the switch that it reports.
+    /// Writes the event of a sample, if the sample becomes an event. Like a wake-up, a sample shows which thread is on the CPU. A
+    /// tracepoint's sample does not: it may be from `sched_switch` itself, and can come after the switch that it reports.
     pub(super) fn sample(
         &mut self,
         time: Nanos,
@@ -130,7 +130,7 @@ impl<L: Lanes> Encoder<L> {
         Ok(true)
     }
 
-    /// `None` if the sample is too short for the fields that decide.
+    /// `None` if the sample is too short for the fields that determine this.
     fn act(&mut self, hit: &Hit<'_>, extra: ExtraIndex) -> Option<Result<(), Closed>> {
         let raw = hit.raw;
         Some(match &hit.entry.act {
@@ -236,7 +236,7 @@ impl<L: Lanes> Encoder<L> {
     /// Ends everything that is open, at the end of a recording.
     ///
     /// # Errors
-    /// [`Closed`] if the trace accepts no more records.
+    /// Returns [`Closed`] if the trace accepts no more records.
     pub fn end_all_spans(&mut self, time: Nanos) -> Result<(), Closed> {
         for koid in self.probes.spans.threads() {
             let known = self.threads.slots().into_iter().find(|slot| self.koid(*slot) == koid);

@@ -236,19 +236,19 @@ fn stacks_weigh_what_their_recorder_said() {
         &include_bytes!("../../../../fuzz/corpus/stacks/alone")[..],
         include_bytes!("../../../../fuzz/corpus/stacks/linked"),
     ] {
-        let mut told = Vec::new();
+        let mut listed = Vec::new();
         let mut reader = Reader::from_slice(recorded);
         while let Some(item) = reader.next().expect("a sound trace") {
             if let Record::Blob(blob) = item.record {
-                told.extend_from_slice(blob.payload);
+                listed.extend_from_slice(blob.payload);
             }
         }
-        let told = samples(&told);
+        let listed = samples(&listed);
         let mut packets = Vec::new();
         crate::to_perfetto(recorded, &mut packets).expect("memory has room");
         let found = samples(&packets);
-        assert!(told.len() > 20, "{told:?}");
-        assert_eq!(found, told);
+        assert!(listed.len() > 20, "{listed:?}");
+        assert_eq!(found, listed);
     }
 }
 

@@ -37,8 +37,8 @@ fn a_trace_may_end_anywhere() {
         let expected = usize::from(end >= first) + usize::from(end == whole.len());
         assert_eq!(found.len(), expected, "{end}");
         let cut = ![0, first, whole.len()].contains(&end);
-        let told = report.notes().iter().any(|note| note.contains("truncated"));
-        assert_eq!(told, cut, "{end}");
+        let reported = report.notes().iter().any(|note| note.contains("truncated"));
+        assert_eq!(reported, cut, "{end}");
     }
 }
 

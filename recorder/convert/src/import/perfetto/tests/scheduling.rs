@@ -137,16 +137,16 @@ fn a_recorder_that_does_not_say_who_ran_at_a_wake_up_adds_no_switch_and_no_waker
     let packet = |cpu, columns| message().with(1, message().number(1, cpu).with(4, columns));
     let others = switches(&[103, 0]);
     let gathered = [packet(0, wakings.clone()), packet(1, others.clone())];
-    let told = |packets: [Built; 2]| {
+    let reported = |packets: [Built; 2]| {
         let (fxt, report) = converted(&trace(packets));
         let found = lines(&fxt).into_iter().find(|line| line.contains("woken"));
         let causes = info(&fxt).into_iter().any(|arg| arg == "causes=\"waker\"");
         (found, causes, report.notes().len())
     };
     let woken = |by: &str| Some(format!("350 cpu 1: 103 woken by {by}"));
-    assert_eq!(told(gathered.clone()), (woken("?"), false, 1));
+    assert_eq!(reported(gathered.clone()), (woken("?"), false, 1));
     // With a writer, the packets are Perfetto's own, and the CPU is known.
-    assert_eq!(told(gathered.map(|packet| packet.number(10, 1))), (woken("101"), true, 0));
+    assert_eq!(reported(gathered.map(|packet| packet.number(10, 1))), (woken("101"), true, 0));
 }
 
 #[test]

@@ -237,8 +237,8 @@ fn of_many_flows_in_view_only_those_of_the_selected_span_are_drawn() {
     browser.open(&write_page(&trace, "flows.html"));
     browser.wait_for("fxtrec.state().told?.flows === 401");
     browser.settle();
-    let told = browser.state()["told"].clone();
-    assert_eq!((&told["arrows"], &told["hidden"]), (&0.into(), &401.into()));
+    let reported = browser.state()["told"].clone();
+    assert_eq!((&reported["arrows"], &reported["hidden"]), (&0.into(), &401.into()));
     browser.screenshot(&kept("flows.png"));
     // The line of the selected span is drawn.
     browser.click_on("#longest tr:nth-child(2) button");

@@ -1,4 +1,4 @@
-//! The tenants of the CPUs that a thread waited for, if its wait changed queues or was interrupted by a quota.
+//! The occupants of the CPUs that a thread waited for, if its wait changed queues or was interrupted by a quota.
 //!
 //! ```text
 //! wait     |--- queue of CPU 0 ---|=== throttled ===|--- queue of CPU 1 ---|
@@ -6,33 +6,33 @@
 //! ```
 
 use fxt_reader::{Cpu, Nanos};
-use fxtrec_sched::{Held, Stretch};
+use fxtrec_sched::{Held, TimeInterval};
 
-use super::history::{History, Segment, Tenant};
+use super::history::{History, OnCpu, Segment};
 use super::{Analysis, Observer};
 use crate::model::Move;
 
 /// The maximum number of moves that are listed for a wait.
 const MOST_MOVES: usize = 16;
 
-/// The maximum number of threads whose shares are kept for the queues that a thread has left.
+/// The maximum number of threads whose shares are stored for the queues that a thread has left.
 const MOST_SUMS: usize = 64;
 
 /// Where a thread waited before it changed queues.
 #[derive(Debug)]
-pub(super) struct Way {
+pub(super) struct EarlierQueues {
     pub(super) begin: u64,
     /// When it entered its current queue.
     pub(super) at: u64,
     /// The first moves.
     pub(super) moves: Vec<Move>,
-    /// The tenants of the CPUs of earlier queues.
+    /// The occupants of the CPUs of earlier queues.
     passed: Segment,
 }
 
-impl Way {
-    pub(super) fn new(begin: u64) -> Way {
-        Way { begin, at: begin, moves: Vec::new(), passed: Segment::new(begin) }
+impl EarlierQueues {
+    pub(super) fn new(begin: u64) -> EarlierQueues {
+        EarlierQueues { begin, at: begin, moves: Vec::new(), passed: Segment::new(begin) }
     }
 
     /// The thread moves to another queue. If a quota held it back in that time, how long it waited for the old CPU is unknown.
@@ -44,7 +44,7 @@ impl Way {
         history: &History,
     ) {
         match throttled {
-            true => self.passed.extend(Tenant::Unknown, now),
+            true => self.passed.extend(OnCpu::Unknown, now),
             false => {
                 self.passed.skip_to(self.at);
                 history.add_until(now, &mut self.passed);
@@ -59,36 +59,36 @@ impl Way {
 }
 
 impl<O: Observer> Analysis<O> {
-    /// Sums up the tenants of the CPUs that a thread waited for, except while a quota held it back.
+    /// Sums up the occupants of the CPUs that a thread waited for, except while a quota held it back.
     pub(super) fn sum_antagonists(
         &mut self,
         (begin, end): (Nanos, Nanos),
         cpu: Cpu,
-        way: Option<&Way>,
+        earlier_queues: Option<&EarlierQueues>,
         held: Option<Held<'_>>,
     ) {
         let sum = &mut self.meanwhile;
         sum.reset(begin.0);
         let whole = (end.0 - begin.0).saturating_sub(held.map_or(0, |held| held.nanos));
-        let stretches: Vec<Stretch> = match held {
+        let intervals: Vec<TimeInterval> = match held {
             Some(held) => match self.periods.place(held) {
-                Some(stretches) => stretches,
+                Some(intervals) => intervals,
                 None => return sum.add_unknown(whole),
             },
             None => Vec::new(),
         };
-        if let Some(way) = way {
-            match stretches[..] {
-                [] => sum.append(&way.passed),
+        if let Some(earlier_queues) = earlier_queues {
+            match intervals[..] {
+                [] => sum.append(&earlier_queues.passed),
                 [(from, until)] if from == begin => {
-                    sum.add_unknown(way.at.saturating_sub(until.0));
+                    sum.add_unknown(earlier_queues.at.saturating_sub(until.0));
                 }
                 _ => return sum.add_unknown(whole),
             }
-            sum.skip_to(way.at);
+            sum.skip_to(earlier_queues.at);
         }
         let history = &self.cpus.get(cpu.0).history;
-        for (from, until) in stretches {
+        for (from, until) in intervals {
             history.add_until(from.0, sum);
             sum.skip_to(until.0);
         }

@@ -1,4 +1,4 @@
-//! Reads files that other users may have written, and whose file system may hang, in a separate process.
+//! Reads, in a separate process, files that other users may have written, and whose file system may hang.
 //!
 //! That process is this program, started under the name [`READER_PROCESS`] with a word for its task, as for a recording. See [`Workers`].
 
@@ -51,7 +51,7 @@ const PIECE: usize = 10_000;
 /// Runs the process that reads files, for the task `word`.
 ///
 /// # Errors
-/// When this is not such a process, or its parent has exited.
+/// Returns an error if this is not such a process, or its parent has exited.
 pub fn run(word: Option<&OsStr>) -> io::Result<()> {
     match word.and_then(OsStr::to_str) {
         None => run_reader_process(),
@@ -78,7 +78,7 @@ enum Question<'a> {
     Sites { spec: Cow<'a, str>, context: Cow<'a, Context> },
     /// Places for probes; the functions follow.
     List { binary: Cow<'a, Binary>, pattern: Cow<'a, str>, context: Cow<'a, Context> },
-    /// More functions of the file that is being listed.
+    /// More functions of the file whose functions are being listed.
     More,
     /// Hold a file that the kernel may read at any time.
     Hold { path: OsString, version: FileVersion },
@@ -91,10 +91,10 @@ enum Question<'a> {
 /// The answer, or the error text of [`crate::probe`].
 type Answer<T> = Result<T, String>;
 
-/// Why there is no answer.
+/// The reason why there is no answer.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
-pub enum ApartError {
+pub enum FileWorkerError {
     /// The error text of the answer.
     #[error("{0}")]
     Answer(String),
@@ -128,7 +128,7 @@ impl Files {
     ///
     /// # Errors
     /// As for [`probe::list`], and when a file does not respond.
-    pub fn sites(&mut self, spec: &Spec, context: &Context) -> Result<Vec<Site>, ApartError> {
+    pub fn sites(&mut self, spec: &Spec, context: &Context) -> Result<Vec<Site>, FileWorkerError> {
         let (spec, context) = (Cow::Borrowed(&*spec.text), Cow::Borrowed(context));
         let silent = || format!("probe '{}': a file", spec);
         Ok(self.ask(&Question::Sites { spec: spec.clone(), context }, silent)?.0)
@@ -143,7 +143,7 @@ impl Files {
         binary: &Binary,
         pattern: &str,
         context: &Context,
-    ) -> Result<Vec<Listing>, ApartError> {
+    ) -> Result<Vec<Listing>, FileWorkerError> {
         let name = || match binary {
             Binary::Path(path) => path.display().to_string(),
             Binary::Name(name) => name.clone(),
@@ -168,12 +168,12 @@ impl Files {
     /// Holds the file of a site through a descriptor that only identifies it.
     ///
     /// # Errors
-    /// When the file differs from the version that the site was found in, does not respond, or may hang the kernel.
-    pub fn hold(&mut self, site: &Site) -> Result<File, ApartError> {
+    /// Returns an error when the file differs from the version that the site was found in, does not respond, or may hang the kernel.
+    pub fn hold(&mut self, site: &Site) -> Result<File, FileWorkerError> {
         let silent = || site.binary.display().to_string();
         let question = Question::Hold { path: (&*site.binary).into(), version: site.version };
         let ((), file) = self.ask(&question, silent)?;
-        file.map(File::from).ok_or_else(|| ApartError::Silent(silent()))
+        file.map(File::from).ok_or_else(|| FileWorkerError::Silent(silent()))
     }
 
     /// The source lines of an address in the file that was at `path`, or in a file from `folders`; empty if no file of this build has line
@@ -184,7 +184,7 @@ impl Files {
         build_id: &[u8],
         folders: &[PathBuf],
         address: u64,
-    ) -> Result<Option<Vec<Line>>, ApartError> {
+    ) -> Result<Option<Vec<Line>>, FileWorkerError> {
         let (name, build_id) = (Cow::Borrowed(path), Cow::Borrowed(build_id));
         let folders = folders.iter().map(OsString::from).collect();
         let question = Question::Lines { path: name, build_id, folders, address };
@@ -192,7 +192,7 @@ impl Files {
     }
 
     /// Looks for a file of this build again at the next request for lines.
-    pub fn look_again(&mut self, build_id: &[u8]) -> Result<(), ApartError> {
+    pub fn look_again(&mut self, build_id: &[u8]) -> Result<(), FileWorkerError> {
         let question = Question::Again { build_id: Cow::Borrowed(build_id) };
         let ((), _) = self.ask(&question, || "a debug file".to_owned())?;
         Ok(())
@@ -202,16 +202,16 @@ impl Files {
         &mut self,
         question: &Question<'_>,
         name: impl Fn() -> String,
-    ) -> Result<(T, Option<OwnedFd>), ApartError> {
+    ) -> Result<(T, Option<OwnedFd>), FileWorkerError> {
         let question = serde_json::to_vec(question).unwrap_or_default();
         let answer = self.0.ask(&question, None).and_then(|(answer, file)| {
             Some((serde_json::from_slice::<Answer<T>>(&answer).ok()?, file))
         });
         match answer {
             Some((Ok(answer), file)) => Ok((answer, file)),
-            Some((Err(text), _)) => Err(ApartError::Answer(text)),
-            None if self.0.left() > 0 => Err(ApartError::Left(name(), self.0.left())),
-            None => Err(ApartError::Silent(name())),
+            Some((Err(text), _)) => Err(FileWorkerError::Answer(text)),
+            None if self.0.left() > 0 => Err(FileWorkerError::Left(name(), self.0.left())),
+            None => Err(FileWorkerError::Silent(name())),
         }
     }
 }
@@ -219,7 +219,7 @@ impl Files {
 /// What reads files.
 #[derive(Debug, Default)]
 struct Reader {
-    /// The functions that are still missing for each file that is being listed.
+    /// The functions that are still missing for each file whose functions are being listed.
     listed: Vec<std::vec::IntoIter<ListedFunction>>,
     sources: lines::Sources,
 }
@@ -277,7 +277,7 @@ fn hold(path: &Path, version: FileVersion) -> io::Result<Regular> {
     if file.is_served_by_others()? {
         return Err(io::Error::other(SERVED));
     }
-    // In one file, an offset is in the middle of an instruction of another.
+    // In one file, an offset is in the middle of an instruction; in the other file it is not.
     if FileVersion::of(&file)? != version {
         return Err(io::Error::other(EXCHANGED));
     }

@@ -21,7 +21,7 @@ impl Sources {
         folders: &[PathBuf],
         address: u64,
     ) -> Option<Vec<Line>> {
-        // Without a build id, a file of the same name may be a different one.
+        // Without a build id, a file of the same name may have other contents.
         if build_id.is_empty() {
             return None;
         }

@@ -14,13 +14,13 @@ use super::thread::Live;
 use crate::distribution::Distribution;
 use crate::facts::{FactTallies, Facts};
 use crate::groups::Groups;
-use crate::model::{Party, Stats, ThreadReport};
+use crate::model::{Stats, ThreadInfo, ThreadReport};
 use crate::selection::{ThreadFilter, Who};
 use crate::tally::Tally;
 use fxtrec_gates::Metric;
 use fxtrec_units::convention::stand_in;
 
-/// How many waits of ended threads are kept with what they were for.
+/// The maximum number of waits of ended threads that are kept with the objects they were for.
 const MOST_WAITED: usize = 4096;
 
 /// Maximum number of ended threads that are kept individually.
@@ -54,7 +54,7 @@ pub(super) struct Key {
     pub(super) slot: u32,
 }
 
-impl Threads for Roster {
+impl Threads for ThreadFigures {
     type Key = Key;
 
     #[inline(always)]
@@ -68,7 +68,7 @@ impl Threads for Roster {
     }
 }
 
-impl Known for Roster {
+impl Known for ThreadFigures {
     fn comm(&self, koid: u64) -> Option<&str> {
         self.named.get(&koid).map(|named| &*named.comm)
     }
@@ -82,12 +82,12 @@ impl Known for Roster {
     }
 
     fn tid(&self, koid: u64) -> u64 {
-        Roster::tid(self, koid)
+        ThreadFigures::tid(self, koid)
     }
 }
 
 #[derive(Debug, Default)]
-pub(super) struct Roster {
+pub(super) struct ThreadFigures {
     /// Whether koids are fxtrec's: thread ids with a generation, where only 0 is idle.
     pub(super) by_fxtrec: bool,
     slots: FxHashMap<u64, u32>,
@@ -99,8 +99,8 @@ pub(super) struct Roster {
     named: FxHashMap<u64, Named>,
     processes: FxHashMap<u64, Process>,
     texts: FxHashSet<Arc<str>>,
-    /// Room for names that programs register.
-    pub(super) told: NameBudget,
+    /// Space for names that programs register.
+    pub(super) name_budget: NameBudget,
     ended: Vec<ThreadReport>,
     groups: Groups,
     /// Processes with a thread that was woken: in a trace of narrow scope, these are in scope.
@@ -110,12 +110,12 @@ pub(super) struct Roster {
     pub(super) delays: Delays,
     /// The merged threads whose names are still known.
     fading: VecDeque<u64>,
-    /// What threads waited for, by thread and beginning of the wait: for the longest waits of threads that have not ended, and for some
-    /// of the others.
+    /// The objects that threads waited for, by thread and beginning of the wait: for the longest waits of threads that have not ended, and
+    /// for some of the others.
     waited: FxHashMap<(u64, u64), String>,
 }
 
-impl Roster {
+impl ThreadFigures {
     /// The key of a thread; a slot is created if it has none.
     #[inline]
     pub(super) fn key(&mut self, koid: u64, filter: &ThreadFilter) -> Key {
@@ -188,9 +188,10 @@ impl Roster {
             let doing = &live.doing;
             let waits = doing.state.is_waiting() && doing.cpu == cpu && machine.knows(doing);
             let since = doing.since.0;
-            // Before that it was in another queue, which is not part of this CPU's history.
-            let way = live.way.as_ref().filter(|way| way.begin == since);
-            waits.then(|| way.map_or(since, |way| way.at))
+            // Before that, it was in another queue, which is not part of this CPU's history.
+            let earlier_queues =
+                live.earlier_queues.as_ref().filter(|earlier_queues| earlier_queues.begin == since);
+            waits.then(|| earlier_queues.map_or(since, |earlier_queues| earlier_queues.at))
         };
         self.lives.iter().filter_map(begin).collect()
     }
@@ -204,21 +205,21 @@ impl Roster {
         new
     }
 
-    /// Whether there is room for a name that a program registers.
+    /// Whether there is space for a name that a program registers.
     fn has_room(&mut self, name: &str, is_new: bool) -> bool {
         let is_new_name = !self.texts.contains(name);
-        self.told.has_room(name, is_new_name, is_new)
+        self.name_budget.has_room(name, is_new_name, is_new)
     }
 
-    /// Sets the name of a process, and its cgroup and host if known; `is_told` if a program registered the name.
+    /// Sets the name of a process, and its cgroup and host if known; `is_reported` if a program registered the name.
     pub(super) fn name_process(
         &mut self,
         koid: u64,
         (name, cgroup, host): (&str, Option<&str>, Option<&str>),
-        is_told: bool,
+        is_reported: bool,
     ) {
         let is_new = !self.processes.contains_key(&koid);
-        if is_told
+        if is_reported
             && !(self.has_room(name, is_new)
                 && cgroup.is_none_or(|path| self.has_room(path, false))
                 && host.is_none_or(|host| self.has_room(host, false)))
@@ -230,7 +231,7 @@ impl Roster {
         let known = self.processes.remove(&koid);
         let (known_cgroup, known_host) = known.map_or((None, None), |it| (it.cgroup, it.host));
         // Programs know only their names.
-        let (cgroup, host) = match is_told {
+        let (cgroup, host) = match is_reported {
             true => (known_cgroup.or(cgroup), known_host.or(host)),
             false => (cgroup.or(known_cgroup), host.or(known_host)),
         };
@@ -252,14 +253,14 @@ impl Roster {
         self.processes.get(&process)
     }
 
-    /// Sets the name of a thread; `is_told` if a program registered it.
+    /// Sets the name of a thread; `is_reported` if a program registered it.
     pub(super) fn name_thread(
         &mut self,
         koid: u64,
         (comm, process): (&str, Option<u64>),
-        is_told: bool,
+        is_reported: bool,
     ) {
-        if is_told && !self.has_room(comm, !self.named.contains_key(&koid)) {
+        if is_reported && !self.has_room(comm, !self.named.contains_key(&koid)) {
             return;
         }
         let comm = self.text(comm);
@@ -325,14 +326,14 @@ impl Roster {
     }
 
     /// The name of a thread, for output.
-    pub(super) fn party(&mut self, koid: u64) -> Party {
+    pub(super) fn thread_info(&mut self, koid: u64) -> ThreadInfo {
         let tid = self.tid(koid);
         let (comm, pid) = match self.named.get(&koid) {
             Some(named) => (named.comm.clone(), named.process.map(|process| self.tid(process))),
             None => (self.text(&format!("[{tid}]")), None),
         };
         let (cgroup, host) = (self.cgroup(koid).cloned(), self.host(koid).cloned());
-        Party { koid: Koid(koid), comm, pid, tid, cgroup, host }
+        ThreadInfo { koid: Koid(koid), comm, pid, tid, cgroup, host }
     }
 
     /// The thread in the slot has ended.
@@ -363,7 +364,7 @@ impl Roster {
         self.groups.add(report);
     }
 
-    /// The report of a thread; `None` if there is nothing to report.
+    /// The report of a thread; `None` if there is no data to report.
     fn report(&mut self, mut live: Live, family: &CommandThreads) -> Option<ThreadReport> {
         let stats = Stats {
             metrics: freeze(std::mem::take(&mut live.tallies)),
@@ -378,13 +379,13 @@ impl Roster {
             return None;
         }
         let process = self.named.get(&live.koid).and_then(|named| named.process);
-        let Party { koid, comm, pid, tid, cgroup, host } = self.party(live.koid);
+        let ThreadInfo { koid, comm, pid, tid, cgroup, host } = self.thread_info(live.koid);
         if stand_in(&comm, tid).is_some() {
             return None;
         }
         let home = process.and_then(|process| self.processes.get(&process));
         let process_name = home.map(|home| home.name.clone());
-        let sleeps = live.sleeps.take().map(|sleeps| sleeps.told(live.koid, self));
+        let sleeps = live.sleeps.take().map(|sleeps| sleeps.reported(live.koid, self));
         Some(ThreadReport {
             koid: Some(koid),
             pid,
@@ -411,7 +412,7 @@ impl Roster {
         }
     }
 
-    /// Takes what a thread waited for in the wait that began then.
+    /// Removes and returns the object that a thread waited for in the wait that began at that time.
     pub(super) fn waited_for(&mut self, koid: u64, begin: u64, what: impl FnOnce() -> String) {
         let is_listed = match self.slots.get(&koid) {
             Some(slot) => {
