@@ -58,7 +58,7 @@ pub fn run(word: Option<&OsStr>) -> io::Result<()> {
         Some(NAMES) => symbolize::serve(),
         Some(QUESTIONS) => {
             let mut reader = Reader::default();
-            serve_as(c"fxtrec-files", MOST_MEMORY, |question, _| reader.answer(question))
+            serve_as(MOST_MEMORY, |question, _| reader.answer(question))
         }
         Some(_) => Err(io::ErrorKind::InvalidInput.into()),
     }
@@ -104,6 +104,12 @@ pub enum FileWorkerError {
          its file system responds"
     )]
     Silent(String),
+    /// Too many processes hang.
+    #[error(
+        "{0} was not read: {1} processes (fxtrec-files) still wait for file systems that do not \
+         answer: end the processes that serve these, or unmount them"
+    )]
+    Left(String, usize),
 }
 
 /// The files that a command examines.
@@ -204,6 +210,7 @@ impl Files {
         match answer {
             Some((Ok(answer), file)) => Ok((answer, file)),
             Some((Err(text), _)) => Err(FileWorkerError::Answer(text)),
+            None if self.0.left() > 0 => Err(FileWorkerError::Left(name(), self.0.left())),
             None => Err(FileWorkerError::Silent(name())),
         }
     }

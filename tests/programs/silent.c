@@ -1,6 +1,7 @@
 /* A file system that stops responding, and a program that blocks in a library from it: `silent FOLDER LIBRARY PID_FILE ROUNDS`. Only this
  * program and its children see the file system. With -1 rounds it keeps responding; with -2 the program itself hangs on a page of the
- * library that is not in memory, with -3 it does so while it holds its memory lock. It is built twice; with -DLIBRARY it is the library. */
+ * library that is not in memory, with -3 it does so while it holds its memory lock. With -4 it takes requests and answers none: a process
+ * that waits for such an answer is not even ended by SIGKILL. It is built twice; with -DLIBRARY it is the library. */
 #define _GNU_SOURCE
 #include <unistd.h>
 
@@ -48,12 +49,13 @@ static void serve(int fuse, const char *content, long size, volatile int *is_sil
 	static char question[1 << 20];
 	for (;;) {
 		long length = read(fuse, question, sizeof question);
+		if (length < 0 && errno == ENODEV) exit(0);
+		if (*is_silent == 2) continue;
 		if (*is_silent) {
 			/* Who asks cannot be killed any more: the kernel takes back only questions that were not read. */
 			prctl(PR_SET_NAME, "silent-to-one");
 			for (;;) pause();
 		}
-		if (length < 0 && errno == ENODEV) exit(0);
 		if (length < (long)sizeof(struct fuse_in_header)) continue;
 		struct fuse_in_header *header = (void *)question;
 		void *body = header + 1;
@@ -179,7 +181,7 @@ int main(int count, char **values)
 		lock_memory(path);
 		return 1;
 	}
-	*is_silent = atoi(values[4]) >= 0;
+	*is_silent = atoi(values[4]) == -4 ? 2 : atoi(values[4]) >= 0;
 	for (int round = atoi(values[4]); round > 0; round--) blocks(4000);
 	/* From here on, nothing of the library may be requested. */
 	_exit(0);

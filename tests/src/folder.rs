@@ -54,6 +54,18 @@ impl Folder {
         self.path(name).into_os_string().into_string().expect("a plain path")
     }
 
+    /// The names in it.
+    ///
+    /// # Panics
+    /// When it cannot be read.
+    pub fn names(&self) -> Vec<String> {
+        let entries = std::fs::read_dir(self.0.path()).expect("a folder");
+        let name = |entry: std::io::Result<std::fs::DirEntry>| {
+            entry.expect("an entry").file_name().to_string_lossy().into_owned()
+        };
+        entries.map(name).collect()
+    }
+
     /// Makes a file in it.
     ///
     /// # Panics

@@ -9,6 +9,8 @@ use std::thread::JoinHandle;
 use nix::errno::Errno;
 use nix::sys::signal::{SigHandler, Signal};
 
+use super::notify::OwnNotify;
+
 /// Signals that a helper reacts to, however this process was started.
 const HEARD: [Signal; 3] = [Signal::SIGINT, Signal::SIGTERM, Signal::SIGUSR2];
 
@@ -49,9 +51,25 @@ impl Launcher {
     ///
     /// # Errors
     /// Errors of fork(2) or execve(2).
-    pub fn spawn(&self, mut command: Command) -> io::Result<Child> {
+    pub fn spawn(&self, command: Command) -> io::Result<Child> {
+        self.spawn_notifying(command, None)
+    }
+
+    /// Starts a recorder that sends messages to this process.
+    ///
+    /// # Errors
+    /// Errors of fork(2) or execve(2).
+    pub fn spawn_notifying(
+        &self,
+        mut command: Command,
+        notify: Option<OwnNotify>,
+    ) -> io::Result<Child> {
+        if let Some(notify) = &notify {
+            let (variable, value) = notify.variable()?;
+            command.env(variable, value);
+        }
         let parent = std::process::id();
-        // SAFETY: between fork and exec only sigaction(2), prctl(2) and getppid(2) are called, which is allowed there; nothing is
+        // SAFETY: between fork and exec only sigaction(2), prctl(2), fcntl(2) and getppid(2) are called, which may be; nothing is
         // allocated, and no handler is installed that could run.
         unsafe {
             command.pre_exec(move || {
@@ -60,6 +78,7 @@ impl Launcher {
                     nix::sys::signal::signal(signal, SigHandler::SigDfl)?;
                 }
                 nix::sys::prctl::set_pdeathsig(Signal::SIGTERM)?;
+                notify.as_ref().map_or(Ok(()), OwnNotify::pass_on)?;
                 // If this process has already ended, the signal would never be sent.
                 match u32::try_from(nix::unistd::getppid().as_raw()) {
                     Ok(now) if now == parent => Ok(()),

@@ -5,22 +5,97 @@
 
 use std::ffi::OsStr;
 use std::io;
+use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd, RawFd};
 use std::os::linux::net::SocketAddrExt;
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::net::{SocketAddr, UnixDatagram};
 use std::path::{Path, PathBuf};
+use std::sync::OnceLock;
 use std::time::Duration;
+
+use nix::errno::Errno;
+use nix::sys::stat::SFlag;
+
+use super::directory::Facts;
 
 /// The environment variable with the destination: a path, or `@` and an abstract name.
 pub const NOTIFY_VARIABLE: &str = "NOTIFY_SOCKET";
 
-/// The destination for a recorder that another fxtrec has started. It takes precedence over [`NOTIFY_VARIABLE`], which a COMMAND can then
-/// use.
-pub const OWN_NOTIFY_VARIABLE: &str = "FXTREC_NOTIFY_SOCKET";
+/// The destination for a recorder that another fxtrec has started: the number of a descriptor that it inherits, and the inode of its
+/// socket. It takes precedence over [`NOTIFY_VARIABLE`], which a COMMAND can then use. COMMAND has the variable, too, but not the socket.
+const OWN_NOTIFY_VARIABLE: &str = "FXTREC_NOTIFY_DESCRIPTOR";
+
+/// The socket that this process inherited for its messages.
+static OWN: OnceLock<Option<UnixDatagram>> = OnceLock::new();
+
+/// Takes the socket that [`OWN_NOTIFY_VARIABLE`] describes, so that no child inherits it. Must be called before one is started.
+pub fn adopt() {
+    own();
+}
 
 /// Whether another fxtrec listens.
 pub fn is_for_fxtrec() -> bool {
-    std::env::var_os(OWN_NOTIFY_VARIABLE).is_some()
+    own().is_some()
+}
+
+fn own() -> Option<&'static UnixDatagram> {
+    let adopt = || inherited(&std::env::var(OWN_NOTIFY_VARIABLE).ok()?);
+    OWN.get_or_init(adopt).as_ref()
+}
+
+/// The end of a pair of sockets for a recorder that this process starts. It has no name: nothing is left if this process is killed, and no
+/// other process can send to it or fill its queue.
+#[derive(Debug)]
+pub struct OwnNotify(UnixDatagram);
+
+impl OwnNotify {
+    /// The socket that receives the recorder's messages, and its other end.
+    ///
+    /// # Errors
+    /// Errors of socketpair(2).
+    pub fn pair() -> io::Result<(UnixDatagram, OwnNotify)> {
+        let (ours, theirs) = UnixDatagram::pair()?;
+        Ok((ours, OwnNotify(theirs)))
+    }
+
+    /// The variable that describes it to a process that inherits it.
+    ///
+    /// # Errors
+    /// Errors of fstat(2).
+    pub fn variable(&self) -> io::Result<(&'static str, String)> {
+        let inode = Facts::of_file(&self.0)?.id.inode;
+        Ok((OWN_NOTIFY_VARIABLE, format!("{}:{inode}", self.0.as_raw_fd())))
+    }
+
+    /// Lets the process that is about to be executed inherit it; called between fork and exec.
+    pub(crate) fn pass_on(&self) -> io::Result<()> {
+        // SAFETY: the descriptor is open, and the call takes numbers and no memory.
+        Errno::result(unsafe { libc::fcntl(self.0.as_raw_fd(), libc::F_SETFD, 0) })?;
+        Ok(())
+    }
+}
+
+/// The socket of this inode, if this process inherited it under that number.
+fn inherited(description: &str) -> Option<UnixDatagram> {
+    let (number, inode) = description.split_once(':')?;
+    let (number, inode): (RawFd, u64) = (number.parse().ok()?, inode.parse().ok()?);
+    // SAFETY: the call takes numbers and no memory, and fails if there is no such descriptor.
+    let flags = unsafe { libc::fcntl(number, libc::F_GETFD) };
+    // All descriptors that fxtrec opens are close-on-exec.
+    if number <= 2 || flags < 0 || flags & libc::FD_CLOEXEC != 0 {
+        return None;
+    }
+    // SAFETY: it is open, as just checked, and no code of this process closes it.
+    let facts = Facts::of_file(unsafe { BorrowedFd::borrow_raw(number) }).ok()?;
+    if facts.kind() != SFlag::S_IFSOCK || facts.id.inode != inode {
+        return None;
+    }
+    // SAFETY: the call takes numbers and no memory.
+    Errno::result(unsafe { libc::fcntl(number, libc::F_SETFD, libc::FD_CLOEXEC) }).ok()?;
+    // SAFETY: the parent opened it for this process, so nothing in this process owns it, and since it is close-on-exec now, it is not taken
+    // a second time.
+    let socket = unsafe { OwnedFd::from_raw_fd(number) };
+    Some(socket.into())
 }
 
 /// The longest message, in bytes: a path and the name of a variable. Longer texts are truncated.
@@ -102,9 +177,13 @@ fn watchdog_of(micros: &str, pid: Option<&str>) -> Option<Duration> {
 /// # Errors
 /// Errors of socket(2) or sendto(2).
 pub fn tell(notice: &Notice) -> io::Result<()> {
-    match std::env::var_os(OWN_NOTIFY_VARIABLE).or_else(|| std::env::var_os(NOTIFY_VARIABLE)) {
-        Some(address) => send(&address, notice),
-        None => Ok(()),
+    match (own(), std::env::var_os(NOTIFY_VARIABLE)) {
+        (Some(socket), _) => {
+            socket.set_nonblocking(*notice != Notice::Ready)?;
+            socket.send(&notice.to_bytes()).map(drop)
+        }
+        (None, Some(address)) => send(&address, notice),
+        (None, None) => Ok(()),
     }
 }
 
@@ -138,6 +217,27 @@ mod tests {
             let bytes = listener.recv(&mut buffer).expect("a message");
             assert_eq!(&buffer[..bytes], b"READY=1");
         }
+    }
+
+    #[test]
+    fn the_socket_of_a_recorder_is_the_one_that_it_was_started_with() {
+        let (ours, theirs) = OwnNotify::pair().expect("a pair");
+        let (_, description) = theirs.variable().expect("a socket");
+        assert!(inherited(&description).is_none(), "it is not inherited yet");
+        theirs.pass_on().expect("open");
+        let (number, inode) = description.split_once(':').expect("two numbers");
+        let inode: u64 = inode.parse().expect("a number");
+        for other in [format!("{number}:{}", inode + 1), format!("2:{inode}"), number.to_owned()] {
+            assert!(inherited(&other).is_none(), "{other} is something else");
+        }
+        // As if the other owner were the parent.
+        std::mem::forget(theirs);
+        let socket = inherited(&description).expect("inherited");
+        assert!(inherited(&description).is_none(), "no child inherits it");
+        socket.send(&Notice::Ready.to_bytes()).expect("sent");
+        let mut buffer = [0; 32];
+        let bytes = ours.recv(&mut buffer).expect("a message");
+        assert_eq!(&buffer[..bytes], READY);
     }
 
     #[test]

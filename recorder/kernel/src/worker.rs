@@ -9,10 +9,15 @@
 //!               no answer in time: SIGKILL; it is not waited for, and the next question goes to a new one
 //! ```
 //!
-//! fxtrec itself opens such a file with `O_PATH` only: closing a file that is open for reading may block too.
+//! fxtrec itself holds such a file by `O_PATH` only: closing a file that is open for reading may block, too.
+//!
+//! A worker that hangs outlives its recorder. So its memory is freed when it is abandoned, and no recorder of the machine starts another
+//! while many of them hang: any user may have a file system that never responds, and start recordings through the daemon.
 
+use std::ffi::CStr;
+use std::fs;
 use std::io::{self, ErrorKind};
-use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use std::os::unix::net::UnixStream;
 use std::os::unix::process::CommandExt;
 use std::process::{Child, Command, Stdio};
@@ -21,6 +26,7 @@ use std::time::{Duration, Instant};
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use nix::sys::resource::{Resource, getrlimit, setrlimit};
 use nix::sys::signal::{SigHandler, Signal, signal};
+use nix::unistd::geteuid;
 
 use super::child::open_pidfd;
 use super::perf::page_size;
@@ -38,11 +44,21 @@ const MOST_BYTES: u64 = 256 << 20;
 /// The highest value of oom_score_adj.
 const FIRST_TO_GO: &str = "1000";
 
-/// How many processes may hang at a time, and the maximum number that are started.
+/// How many processes of one recorder may hang at a time, and the maximum number that it starts.
 const MOST_HANGING: usize = 4;
 const MOST_STARTED: u32 = 64;
 
-/// The environment variable with the number of bytes that a worker must leave of its memory, because abandoned workers hold them.
+/// How many processes of all recorders of this user on the machine may hang at a time.
+const MOST_LEFT: usize = 16;
+
+/// The name of worker processes, by which other recorders recognize them.
+const NAME: &CStr = c"fxtrec-files";
+
+/// How often to try to free the memory of a process that was killed, and how long to wait between two attempts.
+const RELEASES: usize = 5;
+const BETWEEN_RELEASES: Duration = Duration::from_millis(2);
+
+/// The environment variable with the bytes that a worker must leave of its memory, since abandoned ones hold them.
 const MEMORY_IN_USE: &str = "FXTREC_MEMORY_IN_USE";
 
 /// With less memory, a worker would read next to nothing.
@@ -157,11 +173,12 @@ impl Worker {
         std::fs::read_to_string(format!("/proc/{pid}/schedstat")).ok()
     }
 
-    /// Kills it; it ends as soon as its file system permits.
+    /// Kills it and frees its memory; it ends as soon as its file system lets it.
     pub fn abandon(mut self) -> Abandoned {
         if let Some(process) = &mut self.process {
             // A process that has ended needs no signal.
             let _ = process.kill();
+            release(process);
         }
         Abandoned(self.process.take())
     }
@@ -176,7 +193,22 @@ impl Drop for Worker {
             let mut polled = [PollFd::new(end.as_fd(), PollFlags::POLLIN)];
             let _ = poll(&mut polled, PollTimeout::from(LAST_WAIT));
         }
-        let _ = process.try_wait();
+        if matches!(process.try_wait(), Ok(None)) {
+            release(&process);
+        }
+    }
+}
+
+/// Frees the memory of a process that was killed and may hang in the kernel. Before Linux 5.15, it keeps its memory until it ends.
+fn release(process: &Child) {
+    let Ok(pidfd) = open_pidfd(process.id().cast_signed()) else { return };
+    for _ in 0..RELEASES {
+        // SAFETY: the call takes two numbers; the process that it affects was killed and runs no more code of its own.
+        let result = unsafe { libc::syscall(libc::SYS_process_mrelease, pidfd.as_raw_fd(), 0) };
+        if result == 0 || io::Error::last_os_error().kind() != ErrorKind::WouldBlock {
+            return;
+        }
+        std::thread::sleep(BETWEEN_RELEASES);
     }
 }
 
@@ -192,11 +224,59 @@ impl Abandoned {
 
     /// Its resident memory in bytes.
     fn memory(&self) -> u64 {
-        let Some(process) = &self.0 else { return 0 };
-        let pages = std::fs::read_to_string(format!("/proc/{}/statm", process.id()));
-        let pages = pages.ok().and_then(|text| text.split(' ').nth(1)?.parse::<u64>().ok());
-        pages.unwrap_or(0) * page_size() as u64
+        self.0.as_ref().map_or(0, |process| resident(process.id()))
     }
+}
+
+/// The resident memory of a process in bytes.
+fn resident(pid: u32) -> u64 {
+    let pages = fs::read_to_string(format!("/proc/{pid}/statm"));
+    let pages = pages.ok().and_then(|text| text.split(' ').nth(1)?.parse::<u64>().ok());
+    pages.unwrap_or(0) * page_size() as u64
+}
+
+/// Workers of all recorders of this user that were killed and hang.
+#[derive(Clone, Copy, Debug, Default)]
+struct Left {
+    processes: usize,
+    /// Their resident memory.
+    bytes: u64,
+}
+
+impl Left {
+    /// Looks for processes of this name.
+    fn named(name: &CStr) -> Left {
+        let mut left = Left::default();
+        for entry in fs::read_dir("/proc").into_iter().flatten().flatten() {
+            let Some(pid) = entry.file_name().to_str().and_then(|name| name.parse().ok()) else {
+                continue;
+            };
+            let comm = fs::read(format!("/proc/{pid}/comm")).unwrap_or_default();
+            // Any process can have this name, and thousands may exist.
+            if comm.trim_ascii_end() != name.to_bytes() {
+                continue;
+            }
+            let status = fs::read_to_string(format!("/proc/{pid}/status")).unwrap_or_default();
+            if hangs(&status, geteuid().as_raw()) {
+                left.processes += 1;
+                left.bytes += resident(pid);
+            }
+        }
+        left
+    }
+}
+
+/// Whether a process of this user was killed and has not noticed it, by its `/proc/PID/status`.
+fn hangs(status: &str, user: u32) -> bool {
+    let field = |name: &str| status.lines().find_map(|line| line.strip_prefix(name));
+    let effective = field("Uid:").and_then(|ids| ids.split_whitespace().nth(1)?.parse().ok());
+    let waits = field("State:").is_some_and(|state| state.trim_start().starts_with('D'));
+    let killed = 1_u64 << (Signal::SIGKILL as u32 - 1);
+    let is_killed = ["SigPnd:", "ShdPnd:"].into_iter().any(|name| {
+        let pending = field(name).and_then(|set| u64::from_str_radix(set.trim(), 16).ok());
+        pending.is_some_and(|pending| pending & killed != 0)
+    });
+    effective == Some(user) && waits && is_killed
 }
 
 /// Starts a worker that leaves this many bytes of its memory to others.
@@ -213,13 +293,21 @@ pub struct Workers {
     abandoned: Vec<Abandoned>,
     started: u32,
     lost: Duration,
+    /// How many processes of all recorders hang, if none was started for that reason.
+    left: usize,
 }
 
 impl Workers {
     /// No workers yet: the first request starts one.
     pub fn new(start: Start, patience: AnswerTimeout, most_lost: Duration) -> Workers {
-        let (worker, abandoned) = (None, Vec::new());
-        Workers { start, patience, most_lost, worker, abandoned, started: 0, lost: Duration::ZERO }
+        let (worker, abandoned, started, left) = (None, Vec::new(), 0, 0);
+        let lost = Duration::ZERO;
+        Workers { start, patience, most_lost, worker, abandoned, started, lost, left }
+    }
+
+    /// How many processes of all recorders of this user hang, if there is no answer for that reason; otherwise 0.
+    pub fn left(&self) -> usize {
+        self.left
     }
 
     /// The answer; `None` if there is no answer in time, or no worker.
@@ -263,8 +351,15 @@ impl Workers {
         if self.abandoned.len() >= MOST_HANGING || self.started >= MOST_STARTED {
             return None;
         }
+        let left = Left::named(NAME);
+        if left.processes >= MOST_LEFT {
+            self.left = left.processes;
+            return None;
+        }
+        self.left = 0;
         self.started += 1;
-        (self.start)(self.abandoned.iter().map(Abandoned::memory).sum()).ok()
+        let own: u64 = self.abandoned.iter().map(Abandoned::memory).sum();
+        (self.start)(own.max(left.bytes)).ok()
     }
 }
 
@@ -275,18 +370,17 @@ fn timed_out(error: io::Error) -> io::Error {
     }
 }
 
-/// Makes this process the worker `name`, which answers until the recorder closes its socket. It ends if it and the abandoned workers before
+/// Makes this process a worker, which answers until the recorder closes its socket. It ends if it and the abandoned workers before
 /// it need more than `memory` bytes, and when the thread that started it ends. It is the first process that the kernel kills if memory is
 /// short.
 ///
 /// # Errors
 /// Returns an error when the recorder has ended, or this is not a worker.
 pub fn serve_as(
-    name: &std::ffi::CStr,
     memory: u64,
     answer: impl FnMut(&[u8], Option<OwnedFd>) -> Message,
 ) -> io::Result<()> {
-    nix::sys::prctl::set_name(name)?;
+    nix::sys::prctl::set_name(NAME)?;
     // The worker ends with its parent: a request may take long, and its answer would be useless.
     nix::sys::prctl::set_pdeathsig(Signal::SIGKILL)?;
     for unheard in UNHEARD {
@@ -493,6 +587,28 @@ mod tests {
         };
         hanging.kill().expect("it runs");
         hanging.wait().expect("it ends");
+    }
+
+    #[test]
+    fn only_killed_processes_of_the_same_user_that_wait_in_the_kernel_hang() {
+        let status = |state: &str, user: u32, own: &str, shared: &str| {
+            format!(
+                "Name:\tfxtrec-files\nState:\t{state}\nUid:\t7\t{user}\t7\t7\n\
+                 SigPnd:\t{own}\nShdPnd:\t{shared}\n"
+            )
+        };
+        let (none, killed) = ("0000000000000000", "0000000000000100");
+        assert!(hangs(&status("D (disk sleep)", 5, killed, none), 5));
+        assert!(hangs(&status("D (disk sleep)", 5, none, "0000000000004100"), 5));
+        for other in [
+            status("D (disk sleep)", 6, killed, none),
+            status("D (disk sleep)", 5, none, none),
+            status("D (disk sleep)", 5, "0000000000004000", none),
+            status("R (running)", 5, killed, none),
+            String::new(),
+        ] {
+            assert!(!hangs(&other, 5), "{other}");
+        }
     }
 
     #[test]

@@ -23,6 +23,7 @@ pub mod probes;
 pub mod query;
 pub mod record;
 pub mod report;
+mod scratch;
 pub mod span;
 pub mod symbolize;
 pub mod top;

@@ -126,6 +126,51 @@ fn a_file_that_never_answers_has_no_names_and_is_not_waited_for() {
     assert!(said.contains("without names, in such files"), "{said}");
 }
 
+/// Readers of files that were killed and hang: their resident memory, in KiB.
+fn left_readers() -> Vec<u64> {
+    let status = |entry: fs::DirEntry| fs::read_to_string(entry.path().join("status")).ok();
+    let all = fs::read_dir("/proc").expect("procfs").flatten().filter_map(status);
+    let left = all.filter(|it| it.starts_with("Name:\tfxtrec-files\n") && it.contains("\tD "));
+    let memory = |it: String| {
+        let line = it.lines().find_map(|line| line.strip_prefix("VmRSS:"))?;
+        line.trim().strip_suffix(" kB")?.parse().ok()
+    };
+    left.filter_map(memory).collect()
+}
+
+#[test]
+fn what_hangs_at_a_file_that_never_answers_has_little_memory_and_is_no_more_than_a_few() {
+    if !may_unwind(&["gcc", "nsenter"]) {
+        return;
+    }
+    let silent = Silent::new();
+    let folder = &silent.folder;
+    // No other test may start such a process meanwhile.
+    let turn = machine::alone();
+    let running = silent.serve("-4");
+    let list = || {
+        let mut command = enter(&running);
+        command.arg(binary::fxtrec()).args(["probes", &silent.file()]);
+        command
+    };
+    // Each is killed after some seconds, at which time all have begun.
+    for done in folder.run_at_once::<20>(std::array::from_fn(|_| list())) {
+        assert!(done.expect(125).stderr.contains("did not answer"));
+    }
+    let left = left_readers();
+    assert!(left.len() >= 20, "{left:?}");
+    assert!(left.iter().all(|memory| *memory < 1024), "in KiB: {left:?}");
+    let refused = folder.run(&mut list()).expect(125).stderr;
+    assert!(refused.contains("was not read: ") && refused.contains("still wait"), "{refused}");
+    let options = ["--source", "bpf", "--stacks", "--scope", "app"];
+    let recording = record_in(folder, &options, &["sleep", "0.1"]);
+    assert!(recording.said.contains(" of earlier recordings hang: "), "{}", recording.said);
+    assert_eq!(left_readers().len(), left.len(), "no more was started");
+    drop(silent.server);
+    turn.give_back();
+    wait::until("they end", || left_readers().is_empty());
+}
+
 #[test]
 fn a_file_that_never_answers_holds_no_command_that_reads_it() {
     if !may_unwind(&["gcc", "nsenter"]) {

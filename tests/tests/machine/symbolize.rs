@@ -228,6 +228,30 @@ fn code_that_a_program_compiled_itself_is_called_as_its_runtime_tells_perf() {
 }
 
 #[test]
+fn functions_that_a_program_compiled_itself_without_telling_perf_are_counted() {
+    if !may_unwind(&["gcc"]) {
+        return;
+    }
+    let program = build("made.c", &["-fno-omit-frame-pointer"]);
+    let rounds = ROUNDS.to_string();
+    let said = |more: &[&str]| {
+        let folder = Folder::new();
+        let mut fxtrec = binary::command();
+        fxtrec.args(["-o", "t.fxt", "--source", "bpf", "--stacks", "--scope", "app"]).args(more);
+        fxtrec.arg("--").args([program.text(), &rounds, "quietly"]);
+        let said = folder.run(&mut fxtrec).expect(0).stderr;
+        let dump = folder.fxtrec(["dump", "t.fxt"]).expect(0).stdout;
+        (said, dump.contains("stacks_unnamed") && dump.contains("generated="))
+    };
+    // Names in perf maps are used without symbols, too.
+    for more in [&[][..], &["--mode", "circular"], &["--no-symbols"]] {
+        let (said, is_recorded) = said(more);
+        assert!(said.contains("frames unnamed: their programs generated"), "{more:?} {said}");
+        assert!(is_recorded, "{more:?}");
+    }
+}
+
+#[test]
 fn samples_in_the_vdso_name_its_functions_and_their_callers() {
     if !may_unwind(&["gcc"]) {
         return;

@@ -74,14 +74,26 @@ fn a_process_that_runs_already_is_watched_until_a_signal() {
     let mut spike =
         Process::start(Command::new(SPIKE).args(["1000", "tardier"]).stdout(Stdio::piped()));
     spike.stdout().read_line(&mut String::new()).expect("it says that it has begun");
-    let mut command = Command::new(binary::fxtrec());
-    command.args(["watch", "--every", "1s", "--min", "30ms", "-p", &spike.id().to_string()]);
-    let mut watch = Process::start(with_usual_signals(command.stdout(Stdio::piped())));
+    let (temporary, spike_id) = (Folder::new(), spike.id().to_string());
+    let start = || {
+        let mut command = Command::new(binary::fxtrec());
+        command.env("TMPDIR", temporary.path("")).stdout(Stdio::piped());
+        command.args(["watch", "--every", "1s", "--min", "30ms", "-p", &spike_id]);
+        Process::start(with_usual_signals(&mut command))
+    };
+    let mut watch = start();
     let mut line = String::new();
     watch.stdout().read_line(&mut line).expect("it prints one while it goes on");
     watch.signal(Signal::SIGINT);
     assert_eq!(watch.finish().code(), Some(0));
+    assert_eq!(temporary.names(), [""; 0], "nothing is left of it");
+    let mut killed = start();
+    killed.stdout().read_line(&mut String::new()).expect("it prints one while it goes on");
+    killed.kill();
     spike.kill();
+    let left = temporary.names();
+    let is_its = |name: &String| name.starts_with("fxtrec-watch-");
+    assert!(left.len() == 1 && left.iter().all(is_its), "the next watch removes it: {left:?}");
     let words: Vec<&str> = line.split_whitespace().collect();
     assert!(words[0].len() == "12:34:56.789Z".len() && words[0].ends_with('Z'), "{line}");
     assert!(words[2] == "ms" && line.contains("  tardier["), "{line}");

@@ -158,6 +158,12 @@ impl Files {
             || self.bounds.bytes.is_some_and(|most| self.bytes.saturating_add(room) > most)
     }
 
+    /// The files that this run has written and not removed: path, file and bytes of each.
+    pub fn ours(&self) -> impl Iterator<Item = (&Path, FileId, u64)> {
+        let ours = self.there.iter().filter(|file| file.is_ours);
+        ours.map(|file| (&*file.path, file.id, file.bytes))
+    }
+
     /// How many files this run has written.
     pub fn written(&self) -> u64 {
         self.written

@@ -420,6 +420,7 @@ impl Collector {
             given_up: missing.given_up,
             lost_mappings: self.lives.lost(),
             unanswered_files,
+            left_readers: self.images.left(),
             unanswered_addresses: self.counts.unanswered_addresses + addresses,
             ..self.counts
         }

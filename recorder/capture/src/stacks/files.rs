@@ -52,6 +52,11 @@ impl Files {
         self.silent
     }
 
+    /// How many processes that earlier recordings abandoned hang, if files are not read for that reason.
+    pub(super) fn left(&self) -> u64 {
+        self.workers.left() as u64
+    }
+
     /// Describes the file of a mapping, with unwind tables if they take at most `room` bytes.
     pub(super) fn describe(
         &mut self,

@@ -233,6 +233,11 @@ impl Images {
         (self.files.silent(), self.unanswered)
     }
 
+    /// See [`Files::left`].
+    pub(super) fn left(&self) -> u64 {
+        self.files.left()
+    }
+
     /// The tables to unwind a file's functions with, if it has any.
     pub(super) fn tables(&self, image: usize) -> Option<&Tables> {
         self.all[image].tables.as_ref()

@@ -11,6 +11,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use super::files::Files;
+use super::frames::MOST_FRAMES;
 
 /// The shortest time between two attempts to get a process's map.
 const PATIENCE: Duration = Duration::from_secs(1);
@@ -28,8 +29,8 @@ const FUNCTION_BYTES: usize = 64;
 /// The maximum number of maps that are held at a time. Functions of further programs have no names.
 const MOST_MAPS: usize = 256;
 
-/// The most addresses of a program that get names.
-const MOST_ADDRESSES: usize = 64 * 1024;
+/// The most addresses of a program that get names: no fewer than of all programs together, so that each one without a name is counted.
+const MOST_ADDRESSES: usize = MOST_FRAMES;
 
 /// Whether a mapping of this path is memory that a program has filled itself.
 pub(super) fn is_made(path: &Path) -> bool {

@@ -36,6 +36,7 @@ use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use crossbeam_channel::{Receiver, Sender, TryRecvError, bounded, unbounded};
+use fxt_writer::ThreadName;
 use fxt_writer::lanes::Lanes;
 
 use crate::encode::Closed;
@@ -91,10 +92,14 @@ pub struct Counts {
     /// for this reason.
     pub unanswered_files: u64,
     pub unanswered_addresses: u64,
+    /// Processes of earlier recordings that wait for such files, if no file was read for that reason.
+    pub left_readers: u64,
     /// Functions that were named.
     pub symbols: u64,
     /// Frames without a name, for lack of time or room.
     pub unnamed: u64,
+    /// Frames without a name in code that programs generated: no perf map has them, or there was no room for their names.
+    pub unnamed_generated: u64,
     /// Samples that are not written for Perfetto, for lack of room.
     pub not_in_perfetto: u64,
 }
@@ -363,18 +368,30 @@ impl Stacks {
         self.records.forget_before(self.known_since(since));
     }
 
-    /// Everything that explains the kept stacks, to be written after them: modules, names, counts of stacks, and the same data for
-    /// Perfetto.
+    /// Writes everything about waits that ended until `ended`, for [`Stacks::explain`].
     ///
     /// # Errors
-    /// Returns [`Closed`] when the trace accepts no more records.
-    pub fn explain<L: Lanes>(
+    /// [`Closed`] when the trace accepts no more records.
+    pub fn write_all<L: Lanes>(
         &mut self,
         encoder: &mut Encoder<L>,
         ended: Nanos,
-    ) -> Result<Vec<u8>, Closed> {
-        self.settle(encoder, ended, u64::MAX)?;
-        self.records.explained(encoder.recorder(), ended, &self.records.counted(self.counts))
+    ) -> Result<(), Closed> {
+        self.settle(encoder, ended, u64::MAX)
+    }
+
+    /// Passes on everything that explains the kept stacks, to be written after them: modules, names, counts of stacks, and all of it for
+    /// Perfetto. It may have 40 MB, so `put` gets pieces of whole records.
+    ///
+    /// # Errors
+    /// [`Closed`] if the format cannot express a record.
+    pub fn explain(
+        &mut self,
+        recorder: ThreadName,
+        ended: Nanos,
+        put: impl FnMut(Vec<u8>),
+    ) -> Result<(), Closed> {
+        self.records.explained(recorder, ended, &self.records.counted(self.counts), put)
     }
 
     /// The time from which ended threads must be remembered, for stacks that are sent later: see [`Encoder::forget_departed`].

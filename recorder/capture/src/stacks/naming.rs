@@ -54,7 +54,9 @@ impl Collector {
                     let Some(program) = self.programs.get_mut(&number) else { continue };
                     let (files, pid) = (self.images.files(), program.pid);
                     let name = program.made.function(files, (pid, room), within).map(Arc::from);
-                    self.counts.unanswered_addresses += u64::from(program.made.is_silent());
+                    let is_silent = program.made.is_silent();
+                    self.counts.unanswered_addresses += u64::from(is_silent);
+                    self.counts.unnamed_generated += u64::from(name.is_none() && !is_silent);
                     name
                 }
                 // Its symbols are read in pieces at that time. The case that it has no symbols is counted at that time.

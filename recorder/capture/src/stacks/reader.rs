@@ -53,7 +53,7 @@ const MOST_NAMES: usize = 16 << 20;
 /// Returns an error when the recorder has ended.
 pub fn run() -> io::Result<()> {
     let mut reader = Reader::default();
-    worker::serve_as(c"fxtrec-files", MOST_MEMORY, |question, file| reader.answer(question, file))
+    worker::serve_as(MOST_MEMORY, |question, file| reader.answer(question, file))
 }
 
 /// The description of a file.
@@ -77,11 +77,10 @@ pub(super) struct Described {
 impl Described {
     /// Describes a file, with tables that take at most `room` bytes.
     fn of<'d, R: ReadRef<'d>>(
-        (file, path): (R, &Path),
+        (elf, path): (&Elf<'d, R>, &Path),
         (rights, is_readable): (Rights, bool),
         room: usize,
     ) -> Option<Described> {
-        let elf = Elf::parse(file).ok()?;
         let build_id = elf.build_id().filter(|_| is_readable);
         Some(Described {
             build_id: build_id.unwrap_or_default().to_vec(),
@@ -89,8 +88,8 @@ impl Described {
             symbols: if is_readable { elf.symbol_bytes() } else { 0 },
             is_readable,
             rights,
-            python: Interpreter::of(&elf, path).filter(|_| is_readable),
-            tables: tables(&elf, room),
+            python: Interpreter::of(elf, path).filter(|_| is_readable),
+            tables: tables(elf, room),
         })
     }
 
@@ -218,7 +217,7 @@ impl Reader {
         };
         let mut is_done = true;
         if keep && !self.functions.contains_key(&image) {
-            let file = data_of(Regular::of(file.as_ref()?.try_clone().ok()?).ok()?.open().ok()?);
+            let file = Regular::of(file.as_ref()?.try_clone().ok()?).ok()?.open().ok()?;
             if let Some(functions) = functions(&file, &path, &rights) {
                 self.keep(image, functions);
             }
@@ -232,7 +231,7 @@ impl Reader {
                 }
             }
             None => {
-                let file = data_of(Regular::of(file?).ok()?.open().ok()?);
+                let file = Regular::of(file?).ok()?.open().ok()?;
                 let files = with_symbols(file, &path, &rights);
                 let go_on = || Instant::now() < until;
                 is_done = functions_at_while(&files, &addresses, &go_on, put).ok()?;
@@ -264,16 +263,19 @@ fn describe(from: &mut Words<'_>) -> Option<Message> {
         return vdso(pid, &mapping, room);
     }
     let mapped = process_files::mapped(pid, &mapping).ok()?;
-    let file = data_of(mapped.file.open().ok()?);
+    let file = mapped.file.open().ok()?;
+    let data = data_of(file.try_clone().ok()?);
+    let elf = Elf::parse(&data).ok()?.backed_by(&file);
     let described =
-        Described::of((&file, &mapping.path), (mapped.rights, mapped.is_readable), room)?;
+        Described::of((&elf, &mapping.path), (mapped.rights, mapped.is_readable), room)?;
     Some((described.packed().into_bytes(), Some(mapped.file.into())))
 }
 
 /// The vDSO of a process, as a file in memory.
 fn vdso(pid: u32, mapping: &ExecutableMapping, room: usize) -> Option<Message> {
     let bytes = made_code::vdso(pid, mapping)?;
-    let described = Described::of((&*bytes, Path::new(VDSO)), (Rights::none(), true), room)?;
+    let elf = Elf::parse(&*bytes).ok()?;
+    let described = Described::of((&elf, Path::new(VDSO)), (Rights::none(), true), room)?;
     let file = shared_memory::file_of("fxtrec-vdso", &bytes).ok()?;
     Some((described.packed().into_bytes(), Some(file)))
 }
@@ -336,24 +338,28 @@ fn tables<'d, R: ReadRef<'d>>(elf: &Elf<'d, R>, room: usize) -> Option<Tables> {
 }
 
 /// The file, and a separate file of its symbols if one is installed, without files whose symbols are too large.
-fn with_symbols(file: FileData, path: &Path, rights: &Rights) -> Vec<File> {
+fn with_symbols(file: File, path: &Path, rights: &Rights) -> Vec<File> {
     let separate = {
-        let Ok(elf) = Elf::parse(&file) else { return Vec::new() };
+        let Ok(data) = file.try_clone().map(data_of) else { return Vec::new() };
+        let Ok(elf) = Elf::parse(&data) else { return Vec::new() };
+        let elf = elf.backed_by(&file);
         if elf.symbol_bytes() > MOST_SYMBOLS {
             return Vec::new();
         }
-        let separate = || symbols_of(&elf, path, rights);
-        let is_small = |data: &FileData| {
-            Elf::parse(data).is_ok_and(|debug| debug.symbol_bytes() <= MOST_SYMBOLS)
+        let separate = || symbols_of(&elf, path, rights).map(FileData::into_inner);
+        let is_small = |debug: &File| {
+            let Ok(data) = debug.try_clone().map(data_of) else { return false };
+            Elf::parse(&data).is_ok_and(|it| it.backed_by(debug).symbol_bytes() <= MOST_SYMBOLS)
         };
         if elf.has_all_symbols() { None } else { separate().filter(is_small) }
     };
-    [Some(file), separate].into_iter().flatten().map(FileData::into_inner).collect()
+    [Some(file), separate].into_iter().flatten().collect()
 }
 
 /// The functions of a file, with those of a separate symbol file if one is installed; `None` if there are too many to read at once.
-fn functions(file: &FileData, path: &Path, rights: &Rights) -> Option<Functions> {
-    let elf = Elf::parse(file).ok()?;
+fn functions(file: &File, path: &Path, rights: &Rights) -> Option<Functions> {
+    let data = data_of(file.try_clone().ok()?);
+    let elf = Elf::parse(&data).ok()?.backed_by(file);
     let separate = match elf.has_all_symbols() {
         true => None,
         false => symbols_of(&elf, path, rights),

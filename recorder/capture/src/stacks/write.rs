@@ -7,7 +7,7 @@ use std::sync::Arc;
 use fxt_format::walk::record_ends;
 use fxt_writer::lanes::Lanes;
 use fxt_writer::record::{self, Backtrace, Blob, BlobType, ProcessName, Record, UserspaceObject};
-use fxt_writer::{Arg, Koid, Text, ThreadName, Ticks, Value, text};
+use fxt_writer::{Arg, Koid, Text, ThreadName, Ticks, Value, WriteError, text};
 use rustc_hash::{FxHashMap, FxHashSet};
 
 use super::collector::{KERNEL, Mapping, Message, Module};
@@ -305,7 +305,9 @@ impl Records {
             unknown_pythons: counts.unknown_pythons,
             unanswered_files: counts.unanswered_files,
             unanswered_addresses: counts.unanswered_addresses,
+            left_readers: counts.left_readers,
             symbols: counts.symbols,
+            unnamed_generated: counts.unnamed_generated,
             not_in_perfetto,
             unnamed,
             ..self.counts
@@ -352,8 +354,9 @@ impl Records {
             let name = Text::Inline("stacks_python");
             lanes.rolling(&own_event(time, recorder, name, &args))?;
         }
-        if counts.unnamed > 0 {
-            let args = [("frames", counts.unnamed)].map(arg);
+        if counts.unnamed + counts.unnamed_generated > 0 {
+            let args =
+                [("frames", counts.unnamed), ("generated", counts.unnamed_generated)].map(arg);
             let name = Text::Inline("stacks_unnamed");
             lanes.rolling(&own_event(time, recorder, name, &args))?;
         }
@@ -480,18 +483,20 @@ impl Records {
         Ok(Explanation { parts, estimate })
     }
 
-    /// Data for the newest part of a recording, if none of it is in the trace.
+    /// Data for the newest part of a recording, if none of it is in the trace; passed on in chunks of whole records.
     pub(super) fn explained(
         &mut self,
         recorder: ThreadName,
         ended: Nanos,
         counts: &Counts,
-    ) -> Result<Vec<u8>, Closed> {
-        let mut explained = Vec::new();
+        put: impl FnMut(Vec<u8>),
+    ) -> Result<(), Closed> {
+        let mut explained = Chunks::new(put);
         self.programs.values_mut().for_each(|program| program.written.clear());
         self.explain(&mut explained, ended)?;
         Self::write_counts(&mut explained, recorder, ended, counts)?;
-        Ok(explained)
+        explained.finish();
+        Ok(())
     }
 
     fn forget(&mut self, program: usize) {
@@ -520,6 +525,50 @@ impl Records {
     }
 }
 
+/// The size of a chunk, in bytes, unless its last record is longer.
+const CHUNK: usize = 1 << 20;
+
+/// Passes records on in chunks.
+struct Chunks<F> {
+    chunk: Vec<u8>,
+    put: F,
+}
+
+impl<F: FnMut(Vec<u8>)> Chunks<F> {
+    fn new(put: F) -> Chunks<F> {
+        Chunks { chunk: Vec::new(), put }
+    }
+
+    fn write(&mut self, record: &impl Record) -> Result<(), WriteError<<Vec<u8> as Lanes>::Full>> {
+        if self.chunk.capacity() == 0 {
+            self.chunk.reserve_exact(CHUNK);
+        }
+        record.write(&mut self.chunk)?;
+        if self.chunk.len() + CHUNK / 16 > CHUNK {
+            (self.put)(std::mem::take(&mut self.chunk));
+        }
+        Ok(())
+    }
+
+    fn finish(mut self) {
+        if !self.chunk.is_empty() {
+            (self.put)(self.chunk);
+        }
+    }
+}
+
+impl<F: FnMut(Vec<u8>)> Lanes for Chunks<F> {
+    type Full = <Vec<u8> as Lanes>::Full;
+
+    fn durable(&mut self, record: &impl Record) -> Result<(), WriteError<Self::Full>> {
+        self.write(record)
+    }
+
+    fn rolling(&mut self, record: &impl Record) -> Result<(), WriteError<Self::Full>> {
+        self.write(record)
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use fxt_writer::{Koid, ThreadName};
@@ -541,6 +590,22 @@ mod tests {
         fn process_name(&self, _: LocalId) -> Option<Vec<u8>> {
             None
         }
+    }
+
+    #[test]
+    fn records_in_chunks_are_those_of_one_piece() {
+        let (mut pieces, mut whole) = (Vec::new(), Vec::<u8>::new());
+        let mut chunks = Chunks::new(|piece| pieces.push(piece));
+        for length in (0..400).map(|at| at * 37 % 20_000) {
+            let payload = &vec![length as u8; length];
+            let (name, blob_type) = (Text::Inline("blob"), BlobType::Data);
+            let blob = Blob { name, blob_type, payload };
+            chunks.rolling(&blob).expect("memory has room");
+            whole.rolling(&blob).expect("memory has room");
+        }
+        chunks.finish();
+        assert!(pieces.len() > 1 && pieces.concat() == whole);
+        assert!(pieces.iter().all(|piece| piece.capacity() == CHUNK), "none was moved");
     }
 
     #[test]

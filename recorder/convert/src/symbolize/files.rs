@@ -111,6 +111,12 @@ impl<'w, 'f> Files<'w, 'f> {
         report.add("files not found", self.missing.len() as u64);
         report.add("files with another build id, not used", self.refused.len() as u64);
         report.add("files that did not answer, or took too long", self.silent.len() as u64);
+        if self.workers.left() > 0 {
+            let left = self.workers.left();
+            report.note(format!(
+                "{left} processes (fxtrec-files) wait for file systems that do not answer: no more files are read until these end"
+            ));
+        }
         report.add("files not read to the end: --naming-time had expired", self.late.len() as u64);
         for (what, count) in self.fetch.iter().flat_map(|fetch| fetch.tell()) {
             report.add(what, count);

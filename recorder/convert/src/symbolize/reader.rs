@@ -65,7 +65,7 @@ impl Answer {
 /// Returns an error when it has ended.
 pub fn serve() -> io::Result<()> {
     let mut reader = Reader::default();
-    worker::serve_as(c"fxtrec-files", MOST_MEMORY, |question, _| (reader.answer(question), None))
+    worker::serve_as(MOST_MEMORY, |question, _| (reader.answer(question), None))
 }
 
 /// The reader of files.

@@ -10,21 +10,22 @@
 //! Go 1.2 has one part, and offsets from its beginning. Go 1.16 has parts, Go 1.18 addresses relative to the text, and Go 1.20 one field
 //! more. Since Go 1.26 the beginning of the text is only in the runtime's description of the program (`.go.module`).
 //!
-//! The whole table is read, and a lookup is a search in a sorted list. A list of values has no index: it is followed for
-//! a limited number of steps.
+//! A lookup is a search in a sorted list, so of a table in a file only a few pages are kept: see [`Elf::backed_by`]. A list of values has no
+//! index: it is followed for a limited number of steps.
 
+mod content;
 #[cfg(test)]
 mod tests;
 mod unwind;
 
-use std::borrow::Cow;
 use std::ops::ControlFlow;
 
 use object::ReadRef;
 use object::read::elf::SectionHeader;
 
 use super::functions::{Function, LONGEST_NAME, most_name_bytes};
-use super::{Elf, Line};
+use super::{Elf, Line, Segment};
+use content::{Content, Cursor, Pages};
 
 pub use unwind::{Frames, go_frames};
 
@@ -36,6 +37,9 @@ const MOST_TABLE: u64 = 96 << 20;
 
 /// The maximum number of bytes in which a table is searched for if it is not a section.
 const MOST_SEARCHED: u64 = 96 << 20;
+
+/// How many bytes are searched at a time.
+const SEARCHED: usize = 64 << 10;
 
 /// How many steps a list of values is followed.
 const MOST_STEPS: usize = 256 << 10;
@@ -70,7 +74,7 @@ struct Flags {
 /// The table of a program.
 #[derive(Clone, Debug)]
 pub(super) struct GoTable<'d> {
-    bytes: Cow<'d, [u8]>,
+    bytes: Content<'d>,
     version: Version,
     /// The size of the smallest instruction, in bytes.
     quantum: u32,
@@ -89,16 +93,10 @@ pub(super) struct GoTable<'d> {
 
 impl<'d> GoTable<'d> {
     /// `None` if it is not such a table. `text` is the beginning of the text if the table does not contain it.
-    fn parse(
-        bytes: impl Into<Cow<'d, [u8]>>,
-        text: impl FnOnce() -> Option<u64>,
-    ) -> Option<GoTable<'d>> {
-        let bytes = bytes.into();
-        let (version, quantum) = magic(bytes.get(..POINTER)?)?;
+    fn parse(bytes: Content<'d>, text: impl FnOnce() -> Option<u64>) -> Option<GoTable<'d>> {
+        let (version, quantum) = magic(&bytes.number(0, POINTER)?.to_le_bytes())?;
         let word = |number: usize| -> Option<usize> {
-            let at = POINTER * (number + 1);
-            let word = u64::from_le_bytes(*bytes.get(at..)?.first_chunk()?);
-            usize::try_from(word).ok()
+            usize::try_from(bytes.number(POINTER * (number + 1), POINTER)?).ok()
         };
         let part = |number: usize| word(number).filter(|at| *at <= bytes.len());
         let (count, mut begin) = (word(0)?, 0);
@@ -129,7 +127,7 @@ impl<'d> GoTable<'d> {
             return None;
         }
         if version == Version::Go2 {
-            files = usize::try_from(number(&bytes, end, 4)?).ok()?;
+            files = usize::try_from(bytes.number(end, 4)?).ok()?;
         }
         Some(GoTable {
             version,
@@ -152,12 +150,12 @@ impl<'d> GoTable<'d> {
     }
 
     /// The table with owned bytes.
-    pub(super) fn into_owned(self) -> GoTable<'static> {
-        GoTable { bytes: Cow::Owned(self.bytes.into_owned()), ..self }
+    pub(super) fn into_owned(self) -> Option<GoTable<'static>> {
+        Some(GoTable { bytes: self.bytes.into_owned()?, ..self })
     }
 
     fn number(&self, at: usize, size: usize) -> Option<u64> {
-        number(&self.bytes, at, size)
+        self.bytes.number(at, size)
     }
 
     /// Where a function begins; for [`GoTable::count`], where the last function ends.
@@ -180,13 +178,11 @@ impl<'d> GoTable<'d> {
         u32::try_from(self.number(at, 4)?).ok()
     }
 
-    fn text_at(&self, part: usize, offset: u32) -> Option<&str> {
-        let rest = self.bytes.get(part.checked_add(offset as usize)?..)?;
-        let end = rest.iter().take(LONGEST_NAME).position(|byte| *byte == 0)?;
-        std::str::from_utf8(&rest[..end]).ok().filter(|text| !text.is_empty())
+    fn text_at(&self, part: usize, offset: u32) -> Option<String> {
+        self.bytes.text(part.checked_add(offset as usize)?, LONGEST_NAME)
     }
 
-    fn name(&self, function: usize) -> Option<&str> {
+    fn name(&self, function: usize) -> Option<String> {
         self.text_at(self.names, self.field(self.description(function)?, 0)?)
     }
 
@@ -205,7 +201,7 @@ impl<'d> GoTable<'d> {
     }
 
     /// The name of the function that contains an address.
-    pub(super) fn function(&self, address: u64) -> Option<&str> {
+    pub(super) fn function(&self, address: u64) -> Option<String> {
         self.name(self.at(address)?)
     }
 
@@ -217,7 +213,7 @@ impl<'d> GoTable<'d> {
             let name = self.name(number)?;
             left = left.checked_sub(name.len() as u64)?;
             let size = end.checked_sub(address).filter(|size| *size > 0);
-            Some(Function { address, rank: 0, raw: name.to_owned(), size, chooses: false })
+            Some(Function { address, rank: 0, raw: name, size, chooses: false })
         };
         (0..self.count).filter_map(function).collect()
     }
@@ -240,8 +236,7 @@ impl<'d> GoTable<'d> {
                 self.text_at(self.files, u32::try_from(self.number(at, 4)?).ok()?)?
             }
         };
-        let function = self.name(number).map(str::to_owned);
-        Some(Line { function, file: Some(file.to_owned()), line: Some(line) })
+        Some(Line { function: self.name(number), file: Some(file), line: Some(line) })
     }
 
     /// The value at an address in the list at `offset`, of the function that begins at `start`.
@@ -261,9 +256,10 @@ impl<'d> GoTable<'d> {
         mut take: impl FnMut(i32, u64) -> ControlFlow<B>,
     ) -> ControlFlow<B> {
         let begin = self.values.saturating_add(offset as usize);
-        let Some(mut rest) = self.bytes.get(begin..).filter(|_| offset != 0) else {
+        if offset == 0 {
             return ControlFlow::Continue(());
-        };
+        }
+        let mut rest = self.bytes.cursor(begin);
         let (mut value, mut at) = (-1_i32, start);
         for step in 0..MOST_STEPS {
             let Some(change) = varint(&mut rest) else { break };
@@ -307,11 +303,10 @@ fn number(bytes: &[u8], at: usize, size: usize) -> Option<u64> {
 }
 
 /// A number of seven bits a byte, the lowest first.
-fn varint(from: &mut &[u8]) -> Option<u32> {
+fn varint(from: &mut Cursor<'_, '_>) -> Option<u32> {
     let mut number = 0_u32;
     for shift in (0..32).step_by(7) {
-        let (&byte, rest) = from.split_first()?;
-        *from = rest;
+        let byte = from.next()?;
         number |= u32::from(byte & 0x7F) << shift;
         if byte & 0x80 == 0 {
             return Some(number);
@@ -336,15 +331,37 @@ fn magic(bytes: &[u8]) -> Option<(Version, u32)> {
 impl<'d, R: ReadRef<'d>> Elf<'d, R> {
     /// The table of a Go program: a section, or anywhere in its data if the file has no sections, or the C linker has joined them.
     pub(super) fn go_table(&self) -> Option<GoTable<'d>> {
-        let section = SECTIONS.into_iter().find_map(|name| self.section_within(name, MOST_TABLE));
+        let section = SECTIONS.into_iter().find_map(|name| self.content_of(name, MOST_TABLE));
         match section {
-            Some((bytes, address)) => self.go_table_in(bytes, address),
-            None if self.may_have_go_table() => self.in_data(|bytes, address| {
+            Some((content, address)) => self.go_table_in(content, address),
+            None if self.may_have_go_table() => self.in_data(|bytes, rest, address| {
                 magic(bytes.get(..POINTER)?)?;
-                self.go_table_in(bytes, address)
+                self.go_table_in(rest()?, address)
             }),
             None => None,
         }
+    }
+
+    /// A section of at most `most` bytes, and its address.
+    fn content_of(&self, name: &str, most: u64) -> Option<(Content<'d>, u64)> {
+        let Some(file) = self.file else {
+            let (bytes, address) = self.section_within(name, most)?;
+            return Some((Content::Memory(bytes.into()), address));
+        };
+        let (_, header) = self.sections.section_by_name(self.endian, name.as_bytes())?;
+        // Such a section is loaded, and therefore not compressed.
+        let (begin, size) = header.file_range(self.endian)?;
+        let pages = Pages::new(file, begin, size).filter(|_| size <= most)?;
+        Some((Content::File(pages), header.sh_addr(self.endian)))
+    }
+
+    /// The first bytes of a segment.
+    fn content_of_segment(&self, segment: &Segment, most: u64) -> Option<Content<'d>> {
+        let size = segment.size.min(most);
+        Some(match self.file {
+            Some(file) => Content::File(Pages::new(file, segment.offset, size)?),
+            None => Content::Memory(self.mapped(segment.address, size)?.into()),
+        })
     }
 
     /// How many bytes the table has.
@@ -362,7 +379,7 @@ impl<'d, R: ReadRef<'d>> Elf<'d, R> {
             || self.sections.section_by_name(self.endian, b".go.buildinfo").is_some()
     }
 
-    fn go_table_in(&self, bytes: &'d [u8], address: u64) -> Option<GoTable<'d>> {
+    fn go_table_in(&self, bytes: Content<'d>, address: u64) -> Option<GoTable<'d>> {
         let table = GoTable::parse(bytes, || self.go_text(address))?;
         let (start, end) = (table.start(0)?, table.start(table.count)?);
         let is_code = start < end && self.is_executable(start) && self.is_executable(end - 1);
@@ -375,23 +392,36 @@ impl<'d, R: ReadRef<'d>> Elf<'d, R> {
             let is_it = number(bytes, 0, POINTER)? == table;
             is_it.then(|| number(bytes, TEXT_IN_MODULE, POINTER))?
         };
-        match self.section_within(".go.module", MOST_TABLE) {
-            Some((bytes, _)) => text(bytes),
-            None => self.in_data(|bytes, _| text(bytes)),
+        match self.content_of(".go.module", MOST_TABLE) {
+            Some((content, _)) => {
+                let mut bytes = [0; TEXT_IN_MODULE + POINTER];
+                let count = content.read(0, &mut bytes);
+                text(&bytes[..count])
+            }
+            None => self.in_data(|bytes, _, _| text(bytes)),
         }
     }
 
-    /// The first match of `find` in the data of the program, at a multiple of eight bytes; it gets the bytes and their address.
-    fn in_data<T>(&self, mut find: impl FnMut(&'d [u8], u64) -> Option<T>) -> Option<T> {
+    /// The first match of `find` in the data of the program, at a multiple of eight bytes. It gets the next bytes, which are as many as it
+    /// needs except at the end of a segment, all that follow, and their address.
+    fn in_data<T>(
+        &self,
+        mut find: impl FnMut(&[u8], &dyn Fn() -> Option<Content<'d>>, u64) -> Option<T>,
+    ) -> Option<T> {
+        const NEEDED: usize = TEXT_IN_MODULE + POINTER;
         let mut left = MOST_SEARCHED;
+        let mut piece = vec![0; SEARCHED + NEEDED];
         for segment in self.segments().iter().filter(|it| !it.executable && it.size > 0) {
-            let Some(bytes) = self.mapped(segment.address, segment.size.min(left)) else {
-                continue;
-            };
-            left -= bytes.len() as u64;
-            for at in (0..bytes.len()).step_by(POINTER) {
-                if let Some(found) = find(&bytes[at..], segment.address.wrapping_add(at as u64)) {
-                    return Some(found);
+            let Some(content) = self.content_of_segment(segment, left) else { continue };
+            left -= content.len() as u64;
+            for begin in (0..content.len()).step_by(SEARCHED) {
+                let count = content.read(begin, &mut piece);
+                for at in (0..count.min(SEARCHED)).step_by(POINTER) {
+                    let address = segment.address.wrapping_add((begin + at) as u64);
+                    let rest = || content.from(begin + at);
+                    if let Some(found) = find(&piece[at..count], &rest, address) {
+                        return Some(found);
+                    }
                 }
             }
         }

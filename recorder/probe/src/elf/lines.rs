@@ -62,7 +62,7 @@ impl fmt::Debug for Lines {
 impl Lines {
     /// The lines of a Go program, which needs no debug information for that; DWARF contains more.
     pub fn of_go<'d, R: ReadRef<'d>>(elf: &Elf<'d, R>) -> Option<Lines> {
-        elf.go_table().map(|table| Lines(Origin::Go(table.into_owned())))
+        elf.go_table()?.into_owned().map(|table| Lines(Origin::Go(table)))
     }
 
     /// `None` if the file has no debug information, too much of it, or compressed debug information.

@@ -192,8 +192,9 @@ pub fn functions_at_while(
 
     let go_files = files.iter().filter(|_| sources.iter().all(|source| !source.is_complete));
     let go_files: Vec<_> =
-        go_files.filter_map(|file| file.try_clone().ok()).map(ReadCache::new).collect();
-    let go = go_files.iter().find_map(|data| Elf::parse(data).ok()?.go_table());
+        go_files.filter_map(|file| Some((ReadCache::new(file.try_clone().ok()?), file))).collect();
+    let go =
+        go_files.iter().find_map(|(data, file)| Elf::parse(data).ok()?.backed_by(file).go_table());
 
     let mut last: Vec<Option<u64>> = vec![None; addresses.len()];
     for source in &sources {
@@ -238,7 +239,7 @@ pub fn functions_at_while(
     }
     for (&address, last) in addresses.iter().zip(&last) {
         if let Some(name) = go.as_ref().and_then(|table| table.function(address)) {
-            take(address, name);
+            take(address, &name);
             continue;
         }
         let found = last.and_then(|last| starts.binary_search(&last).ok()).map(|at| &best[at]);

@@ -101,6 +101,8 @@ pub struct Elf<'d, R: ReadRef<'d>> {
     program_headers: &'d [elf::ProgramHeader64<Endianness>],
     arch: Arch,
     segments: Vec<Segment>,
+    /// The file itself, of which large tables are not read as a whole.
+    file: Option<&'d File>,
 }
 
 impl<'d, R: ReadRef<'d>> fmt::Debug for Elf<'d, R> {
@@ -177,7 +179,7 @@ impl<'d, R: ReadRef<'d>> Elf<'d, R> {
             true => SectionTable::default(),
             false => header.sections(endian, data).unwrap_or_default(),
         };
-        Ok(Elf { data, endian, header, sections, program_headers, arch, segments })
+        Ok(Elf { data, endian, header, sections, program_headers, arch, segments, file: None })
     }
 
     /// The processor that the file is for.
@@ -188,6 +190,13 @@ impl<'d, R: ReadRef<'d>> Elf<'d, R> {
     /// The parts that the loader maps.
     pub fn segments(&self) -> &[Segment] {
         &self.segments
+    }
+
+    /// The same, for data that is that of `file`: the table of a Go program, which may have 90 MB, is then read in pages, a few of which are
+    /// kept, and not as a whole.
+    #[must_use]
+    pub fn backed_by(self, file: &'d File) -> Elf<'d, R> {
+        Elf { file: Some(file), ..self }
     }
 
     /// The file offset of the byte that is mapped at `address`.

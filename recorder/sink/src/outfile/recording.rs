@@ -16,7 +16,9 @@ use std::io::{self, ErrorKind, Read};
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 
+use nix::fcntl::OFlag;
 use nix::sys::stat::SFlag;
+use nix::unistd::geteuid;
 
 use super::{OutFileError, OutputLocation, shown};
 use crate::OsError;
@@ -154,11 +156,11 @@ impl Read for FromStart {
     }
 }
 
-/// When the file of a recording is given to its owner.
+/// When a recording's file is given to its owner. A recording may consist of several files.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Given {
     AtOnce,
-    /// When the recording has been read back: until then only root can write to it.
+    /// At the end of the recording, when it has been read back: until then only root can write to it.
     AtLast,
 }
 
@@ -268,6 +270,35 @@ impl OutputLocation {
         let Ok(Some(unused)) = self.lock_earlier(name) else { return false };
         let is_empty = Facts::of_file(&unused).is_ok_and(|now| now.id == id && now.bytes == 0);
         is_empty && self.directory.remove_file(name, id).is_ok()
+    }
+
+    /// Gives a complete file, which belonged to root until now, to its final owner. False if the name leads to another file, or to one of
+    /// another size: COMMAND's user, who may own the directory, has put it there. A file that is gone is nobody's concern.
+    ///
+    /// # Errors
+    /// When the file cannot be opened, or its owner cannot be changed; it keeps its owner.
+    pub fn hand_over(&self, id: FileId, bytes: u64) -> io::Result<bool> {
+        let (Some(owner), Some(there)) = (self.owner, self.directory.look(&self.name)?) else {
+            return Ok(true);
+        };
+        let is_it = |facts: Facts| {
+            // The inode of a removed file is used again, but only for a file of the process that created it.
+            facts.kind() == SFlag::S_IFREG
+                && (facts.id, facts.bytes) == (id, bytes)
+                && facts.has_one_name
+                && facts.uid != owner.uid
+        };
+        if !is_it(there) {
+            return Ok(false);
+        }
+        let file = self.directory.open_file(&self.name, OFlag::O_RDONLY)?;
+        let facts = Facts::of_file(&file)?;
+        match is_it(facts) {
+            true if facts.uid == geteuid().as_raw() => owner.take(&file).map(|()| true),
+            // The file system maps root to another user.
+            true => Err(ErrorKind::PermissionDenied.into()),
+            false => Ok(false),
+        }
     }
 
     /// Fails if another process writes a file in this directory for whose name `is_sibling` holds. Such files may appear and disappear in

@@ -11,11 +11,10 @@ use std::time::{Duration, Instant};
 
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
-use tempfile::TempDir;
 
 use crate::commands::ctl::snapshot_of;
 use crate::kernel::helper::Launcher;
-use crate::kernel::notify::{MOST_BYTES, Notice, OWN_NOTIFY_VARIABLE};
+use crate::kernel::notify::{MOST_BYTES, Notice, OwnNotify};
 
 /// How long the recorder may take to write a snapshot.
 const PATIENCE: Duration = Duration::from_secs(30);
@@ -35,7 +34,6 @@ pub(in crate::commands) struct History {
     /// The socket on which it reports the files that it has written.
     notices: UnixDatagram,
     output: PathBuf,
-    _folder: TempDir,
     _launcher: Launcher,
 }
 
@@ -87,16 +85,13 @@ impl History {
         History::spawn(command, output)
     }
 
-    fn spawn(mut command: Command, output: &Path) -> io::Result<History> {
-        let folder = tempfile::Builder::new().prefix("fxtrec-notices-").tempdir()?;
-        let address = folder.path().join("notices");
-        let notices = UnixDatagram::bind(&address)?;
+    fn spawn(command: Command, output: &Path) -> io::Result<History> {
+        let (notices, theirs) = OwnNotify::pair()?;
         notices.set_read_timeout(Some(LOOK))?;
-        command.env(OWN_NOTIFY_VARIABLE, &address);
         let launcher = Launcher::new()?;
-        let recorder = launcher.spawn(command)?;
+        let recorder = launcher.spawn_notifying(command, Some(theirs))?;
         let output = output.to_owned();
-        Ok(History { recorder, said: None, notices, output, _folder: folder, _launcher: launcher })
+        Ok(History { recorder, said: None, notices, output, _launcher: launcher })
     }
 
     /// Requests a snapshot, without waiting.
@@ -145,21 +140,11 @@ impl History {
         Err(io::ErrorKind::TimedOut.into())
     }
 
-    /// The next notice of the recorder. A recorder that COMMAND runs may report other files; those messages are dropped.
+    /// The next notice of the recorder.
     fn notice(&self) -> Option<Notice> {
         let mut message = [0; MOST_BYTES];
         let bytes = self.notices.recv(&mut message).ok()?;
-        let notice = Notice::from_bytes(&message[..bytes])?;
-        let name = |path: &Path| path.file_name().map(|name| name.as_encoded_bytes().to_vec());
-        let is_own = |path: &Path| {
-            let stem = self.output.file_stem().unwrap_or_default().as_encoded_bytes();
-            path.parent() == self.output.parent()
-                && name(path).is_some_and(|name| name.starts_with(stem))
-        };
-        match &notice {
-            Notice::Snapshot(path) if !is_own(path) => None,
-            _ => Some(notice),
-        }
+        Notice::from_bytes(&message[..bytes])
     }
 
     /// # Errors

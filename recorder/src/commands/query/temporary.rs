@@ -4,17 +4,16 @@ use std::io;
 use std::os::fd::AsFd;
 use std::path::Path;
 
+use crate::commands::scratch::Scratch;
+use crate::kernel::signals::Signals;
 use nix::errno::Errno;
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use nix::sys::signal::{SigSet, SigmaskHow, Signal, raise};
-use tempfile::TempDir;
-
-use crate::kernel::signals::Signals;
 
 /// The directory and its content are removed even if a signal ends the process. A process has at most one such directory.
 #[derive(Debug)]
 pub(super) struct Temporary {
-    folder: TempDir,
+    folder: Scratch,
     /// The signals that this thread had blocked before.
     before: SigSet,
 }
@@ -27,7 +26,7 @@ impl Temporary {
     pub(super) fn make() -> io::Result<Temporary> {
         let before = SigSet::thread_get_mask()?;
         let signals = Signals::catch()?;
-        let folder = tempfile::Builder::new().prefix("fxtrec-query-").tempdir()?;
+        let folder = Scratch::make(&std::env::temp_dir(), "fxtrec-query-")?;
         let path = folder.path().to_owned();
         std::thread::Builder::new()
             .name("fxtrec-signals".to_owned())

@@ -25,6 +25,7 @@ use crate::encode::Closed;
 use crate::encode::encoder::Encoder;
 use crate::flight::watch::Counts;
 use crate::kernel::clock::{self, ClockWatch};
+use crate::kernel::memory;
 use crate::kernel::priority::{self, Denied};
 use crate::kernel::stop_token::StopToken;
 use crate::kernel::sys::Linux;
@@ -232,12 +233,10 @@ impl Capture {
             let stacks = self.stacks.as_mut();
             flight.conclude(Round { engine, encoder, source, providers, stacks, before, ended });
         }
-        let explained = match &mut self.stacks {
-            Some(stacks) if self.flight.is_some() => {
-                stacks.explain(&mut self.encoder, ended).unwrap_or_default()
-            }
-            _ => Vec::new(),
-        };
+        if let Some(stacks) = self.stacks.as_mut().filter(|_| self.flight.is_some()) {
+            // If the trace accepts no more records, neither does it accept what follows.
+            let _ = stacks.write_all(&mut self.encoder, ended);
+        }
         self.encoder.lanes().commit();
         let packets = self.engine.finish();
         if let Some(flight) = &self.flight {
@@ -248,8 +247,12 @@ impl Capture {
             // The drain thread ends only on the request below.
             let _ = self.drain.send(Request::Save(packet));
         }
-        if !explained.is_empty() {
-            let _ = self.drain.send(Request::Write(explained));
+        if let Some(mut stacks) = self.stacks.take().filter(|_| self.flight.is_some()) {
+            let write = |piece| providers::write_and_wait(&self.drain, piece);
+            let _ = stacks.explain(self.encoder.recorder(), ended, write);
+            drop(stacks);
+            // Applications' buffers are copied next.
+            memory::trim();
         }
         if let Some(Ok((_, explanation))) = &mut stacks {
             let _ = self.drain.send(Request::Explain(std::mem::take(explanation)));

@@ -109,20 +109,35 @@ pub fn run_on(
     args: RecordArgs,
     err: &mut dyn Write,
 ) -> Result<u8, RecordError> {
-    let mut output = None;
-    let result = record(kernel, args, &mut output, err);
-    // No more data is read from it.
-    if let Some(Err(error)) = output.map(|output| output.hand_over()) {
+    // Before any child is started, which would inherit the socket.
+    notify::adopt();
+    let mut kept = KeptFiles::default();
+    let result = record(kernel, args, &mut kept, err);
+    // No more data is read from them.
+    if let Some(Err(error)) = kept.output.map(|output| output.hand_over()) {
         say(err, format_args!("the output still belongs to root: {error}"));
+    }
+    // They already have been handed over, unless the recording was cut short.
+    if let Some(error) = kept.others.and_then(|others| others.hand_over().failed) {
+        say(err, error);
     }
     result
 }
 
-/// Records, and evaluates the gates. `kept` receives the output file, if there is one.
+/// Files that may belong to root until the end.
+#[derive(Debug, Default)]
+struct KeptFiles {
+    /// The output, or the first of its files.
+    output: Option<Arc<Hold>>,
+    /// Rotated files and snapshots.
+    others: Option<Arc<Retained>>,
+}
+
+/// Records, and evaluates the gates. `kept` receives the files that are written.
 fn record(
     kernel: &dyn EventKernel,
     args: RecordArgs,
-    kept: &mut Option<Arc<Hold>>,
+    kept: &mut KeptFiles,
     err: &mut dyn Write,
 ) -> Result<u8, RecordError> {
     let gate_args = args.gates.clone();
@@ -252,7 +267,12 @@ fn record(
         Target::Stdout => None,
     };
     let is_series = plan.flight.rotate.is_some() || plan.mode == Mode::Circular;
-    let retained = Retained::find(&plan.flight, place.as_ref().filter(|_| is_series))?;
+    let given = given(&plan, owner);
+    // COMMAND for snapshots needs them at once.
+    let given_others = if plan.flight.on_trigger.is_some() { Given::AtOnce } else { given };
+    let series = place.as_ref().filter(|_| is_series);
+    let retained = Retained::find(&plan.flight, series, given_others)?;
+    kept.others = Some(retained.clone());
     let output = plan.flight.first_output(&plan.output, retained.next());
     let is_sibling = |name: &OsStr| match &plan.output.target {
         Target::Path(path) => piece_number(path, name).is_some(),
@@ -260,9 +280,9 @@ fn record(
     };
     let pieces = plan.flight.rotate.map(|_| &is_sibling as IsPiece<'_>);
     let room = plan.flight.rotate.map(|_| retained.clone() as _);
-    let opened = sink::open_series(&output, owner, given(&plan, owner), pieces, room)?;
+    let opened = sink::open_series(&output, owner, given, pieces, room)?;
     let Opened { sink, kept_old, owner_error, undo, hold, is_device } = opened;
-    kept.clone_from(&hold);
+    kept.output.clone_from(&hold);
     let causes = Causes { quotas: watches.quotas.is_readable(), ..source.causes(&silent) };
     for metric in unrecorded_metrics(&plan.flight.triggers, causes) {
         let text = "never fires: this recording does not have that fact";
@@ -327,6 +347,7 @@ fn record(
         symbols: Arc::new(symbols),
         invitation,
         place,
+        given: given_others,
         retained,
         hold,
         memory,
@@ -400,13 +421,12 @@ fn record(
     }
 }
 
-/// The time at which the output is given to the user who called sudo. If COMMAND runs as that user, it could change the file before fxtrec
-/// reads it back.
+/// The time at which files are given to the user who called sudo. If COMMAND runs as that user, it could change what it has done so far, or
+/// what gates read back.
 fn given(plan: &Plan, owner: Option<Owner>) -> Given {
     let user = plan.launch.as_ref().and_then(|launch| launch.user.as_ref());
     let is_commands = owner.zip(user).is_some_and(|(owner, user)| owner.uid == user.uid);
-    // A recording in several files is not read again.
-    match is_commands && plan.flight.rotate.is_none() {
+    match is_commands {
         true => Given::AtLast,
         false => Given::AtOnce,
     }

@@ -51,6 +51,7 @@ pub(super) struct Series {
     /// The output that they are named after. All of them are created in its directory, even if the directory has been moved.
     place: OutputLocation,
     compression: Compression,
+    given: Given,
     /// The maximum size of each file, if files are divided by size.
     size: Option<u64>,
     retained: Arc<Retained>,
@@ -74,7 +75,7 @@ struct Named {
 impl Series {
     /// At first, the series has only the file at `place`, which is being written and which `hold` holds, and the files of earlier runs.
     pub(super) fn new(
-        (place, compression): (OutputLocation, Compression),
+        (place, compression, given): (OutputLocation, Compression, Given),
         rotate: Rotate,
         retained: Arc<Retained>,
         hold: Option<Arc<Hold>>,
@@ -85,7 +86,7 @@ impl Series {
         };
         let (first, warnings) = (retained.next(), Vec::new());
         let named = Named { first, number: first, hold, missing: 0, warnings };
-        Series { place, compression, size, retained, named: Mutex::new(named) }
+        Series { place, compression, given, size, retained, named: Mutex::new(named) }
     }
 
     /// The maximum size of each file, if files are divided by size.
@@ -123,8 +124,7 @@ impl Series {
         let path = piece_path(self.place.path(), named.number);
         let place = self.place.beside(path.file_name().unwrap_or_default());
         let room = Some(self.retained.clone() as _);
-        let Opened { sink, hold, .. } =
-            sink::open_at(&place, self.compression, Given::AtOnce, room)?;
+        let Opened { sink, hold, .. } = sink::open_at(&place, self.compression, self.given, room)?;
         // The earlier file is released when the new one exists.
         named.hold = hold;
         Ok(sink)
@@ -139,10 +139,14 @@ impl Series {
             named.warnings.push(error.to_string());
         }
         let whereabouts = named.hold.as_ref().map_or(NameState::InPlace, |hold| hold.whereabouts());
+        let last_path = piece_path(self.place.path(), named.number);
+        if let Some(Err(error)) = named.hold.as_ref().map(|hold| hold.hand_over()) {
+            named.warnings.push(format!("{} still belongs to root: {error}", last_path.display()));
+        }
         SeriesOutcome {
             missing: named.missing + u64::from(whereabouts != NameState::InPlace),
             whereabouts,
-            last: piece_path(self.place.path(), named.number),
+            last: last_path,
             files: named.number - named.first + 1,
             removed: self.retained.files().removed(),
             warnings: std::mem::take(&mut named.warnings),

@@ -17,7 +17,7 @@ use super::flight::Flight;
 use super::flight::snapshots::{News, SnapshotCounts, Snapshots};
 use super::pieces::{Pieces, Series, SeriesOutcome, Sizes, Stage};
 use super::providers::{Invitation, Providers};
-use super::retained::Retained;
+use super::retained::{HandedOver, Retained};
 use super::round::Progress;
 use crate::capture::event_pump::BatchedLanes;
 use crate::capture::source::Source;
@@ -33,7 +33,7 @@ use crate::kernel::stop_token::StopToken;
 use crate::kernel::symbols::KernelSymbols;
 use crate::kernel::trace_memory::TraceMemory;
 use crate::sink::drain::{self, Drained, Request, Written};
-use crate::sink::outfile::{Hold, NameState, OutputLocation};
+use crate::sink::outfile::{Given, Hold, NameState, OutputLocation};
 use crate::sink::{Sink, SinkError, Totals, Unsaved};
 
 #[derive(Debug)]
@@ -49,6 +49,7 @@ pub(super) struct Pipeline {
     stop: StopToken,
     snapshots: Option<SnapshotThread>,
     series: Option<Arc<Series>>,
+    retained: Arc<Retained>,
     hold: Option<Arc<Hold>>,
 }
 
@@ -75,7 +76,9 @@ pub(super) struct Inputs {
     pub(super) invitation: Option<Invitation>,
     /// The output's directory and name, if it has one: other files are written next to it.
     pub(super) place: Option<OutputLocation>,
-    /// The other files, including those of earlier runs.
+    /// When those are given to their owner.
+    pub(super) given: Given,
+    /// Those other files, including those of earlier runs.
     pub(super) retained: Arc<Retained>,
     /// The first file, protected from other recorders.
     pub(super) hold: Option<Arc<Hold>>,
@@ -98,6 +101,8 @@ pub(super) struct Finished {
     pub(super) series: Option<SeriesOutcome>,
     /// The state of the file's name, or of the last file's name if there are several.
     pub(super) output: NameState,
+    /// Whether complete files of a recording of several files could be given to their owner.
+    pub(super) handed_over: HandedOver,
 }
 
 impl Pipeline {
@@ -118,6 +123,7 @@ impl Pipeline {
             symbols,
             invitation,
             place,
+            given,
             retained,
             hold,
             memory,
@@ -142,7 +148,7 @@ impl Pipeline {
         let beginning = Arc::new(beginning);
         let (flight, snapshots) = match circular {
             true => {
-                let (flight, thread) = arm(plan, (place.clone(), &retained), &beginning)?;
+                let (flight, thread) = arm(plan, (place.clone(), given, &retained), &beginning)?;
                 (Some(flight), thread)
             }
             false => (None, None),
@@ -172,7 +178,7 @@ impl Pipeline {
         }
         encoder.name_kernel(symbols.clone());
         let pieces = plan.flight.rotate.zip(place).map(|(rotate, place)| {
-            let named = (place, plan.output.compression);
+            let named = (place, plan.output.compression, given);
             let series = Arc::new(Series::new(named, rotate, retained.clone(), hold.clone()));
             let (beginning, written) = (beginning.clone(), written.clone());
             let begun = Instant::now();
@@ -249,6 +255,7 @@ impl Pipeline {
             stop,
             snapshots,
             series,
+            retained,
             hold,
         })
     }
@@ -333,18 +340,30 @@ impl Pipeline {
             output_bytes: earlier.output_bytes + last.output_bytes,
         };
         let series = self.series.map(|series| series.outcome(last));
+        // They are not read again.
+        let handed_over = self.retained.hand_over();
         let output = match &series {
             Some(series) => series.whereabouts.clone(),
             None => self.hold.map_or(NameState::InPlace, |hold| hold.whereabouts()),
         };
-        Ok(Finished { captured, totals, result, unsaved, duration, snapshots, series, output })
+        Ok(Finished {
+            captured,
+            totals,
+            result,
+            unsaved,
+            duration,
+            snapshots,
+            series,
+            output,
+            handed_over,
+        })
     }
 }
 
 /// The data that the capture thread needs in circular mode, and the thread that writes snapshots, if they can be written.
 fn arm(
     plan: &Plan,
-    (place, retained): (Option<OutputLocation>, &Arc<Retained>),
+    (place, given, retained): (Option<OutputLocation>, Given, &Arc<Retained>),
     beginning: &Arc<Beginning>,
 ) -> Result<(Flight, Option<SnapshotThread>), RecordError> {
     let (asked, asks) = crossbeam_channel::unbounded();
@@ -359,6 +378,7 @@ fn arm(
         beginning: beginning.clone(),
         window,
         place,
+        given,
         compression: plan.output.compression,
         retained: retained.clone(),
         shots,

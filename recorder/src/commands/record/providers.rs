@@ -152,11 +152,21 @@ impl Providers {
         let stopped = self.manager.stop(!circular, STOP_TIMEOUT).unwrap_or_default();
         // The begin records of open spans may have been overwritten.
         let until = past::deadline();
-        for section in self.sections().iter().filter(|_| circular) {
-            // If the drain thread has ended, there is no output either.
-            let _ = self.drain.send(Request::Write(past::whole(section, until)));
+        let sections = if circular { self.sections() } else { Vec::new() };
+        for section in sections {
+            // Each is freed before the next is copied: together they may have 73 MiB.
+            write_and_wait(&self.drain, past::whole(&section, until));
         }
         stopped
+    }
+}
+
+/// Waits until the drain thread has written these records, and freed them.
+pub(super) fn write_and_wait(drain: &Sender<Request>, records: Vec<u8>) {
+    let (written, is_written) = bounded(1);
+    // If the drain thread is gone, so is the output.
+    if drain.send(Request::Piece { records, written }).is_ok() {
+        let _ = is_written.recv();
     }
 }
 

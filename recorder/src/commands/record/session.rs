@@ -438,6 +438,7 @@ impl<'a> Session<'a> {
     fn conclude(&mut self, finished: &Finished, (cpus, lacking): (usize, &[&str])) {
         let series = finished.series.as_ref();
         let warnings = series.into_iter().flat_map(|series| &series.warnings);
+        let warnings = warnings.chain(&finished.handed_over.failed);
         for warning in finished.captured.warnings.iter().chain(warnings) {
             say(self.err, escape::line(warning));
         }

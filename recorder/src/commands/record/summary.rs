@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use super::pipeline::Finished;
 use super::providers;
+use crate::capture::stacks::Counts as StackCounts;
 use crate::commands::plan::Filter;
 use crate::encode::stats::Stats;
 use crate::flight::files::Removed;
@@ -20,6 +21,10 @@ use crate::units::{Cpu, Nanos};
 /// The missing parts of frames without a name.
 const UNNAMED: &str =
     "frames unnamed for lack of time (--naming-time) or space: `fxtrec symbolize FILE` names them";
+
+/// The same for frames in generated code.
+const UNNAMED_GENERATED: &str =
+    "frames unnamed: their programs generated this code and wrote no perf map of it";
 
 /// The facts about a recording that has ended.
 #[derive(Debug)]
@@ -93,10 +98,10 @@ impl Summary<'_> {
                     writeln!(f, "  stacks     {written} of long waits, {lost} lost")?;
                 }
             }
-            return match counts.unnamed {
-                0 => Ok(()),
-                unnamed => writeln!(f, "             {} {UNNAMED}", count(unnamed)),
-            };
+            for (number, what) in unnamed(&counts).into_iter().filter(|(number, _)| *number > 0) {
+                writeln!(f, "             {} {what}", count(number))?;
+            }
+            return Ok(());
         }
         writeln!(f, "  stacks     {}", count(counts.written))?;
         let odd = [
@@ -128,11 +133,16 @@ impl Summary<'_> {
                 counts.unanswered_files,
                 "executables or libraries not read: their file systems did not answer, or reading took too long",
             ),
+            (
+                counts.left_readers,
+                "fxtrec-files processes of earlier recordings hang: no files are read until their file systems end",
+            ),
             (counts.unanswered_addresses, "addresses without names, in such files"),
-            (counts.unnamed, UNNAMED),
-            (counts.not_in_perfetto, "are not shown by Perfetto: there was no space to keep them"),
         ];
-        for (number, what) in odd.into_iter().filter(|(number, _)| *number > 0) {
+        let not_shown =
+            (counts.not_in_perfetto, "are not shown by Perfetto: there was no space to keep them");
+        let odd = odd.into_iter().chain(unnamed(&counts)).chain([not_shown]);
+        for (number, what) in odd.filter(|(number, _)| *number > 0) {
             writeln!(f, "             {} {what}", count(number))?;
         }
         Ok(())
@@ -221,6 +231,11 @@ impl Summary<'_> {
             bytes(self.finished.totals.output_bytes)
         )
     }
+}
+
+/// How many frames have no names, and why.
+fn unnamed(counts: &StackCounts) -> [(u64, &'static str); 2] {
+    [(counts.unnamed, UNNAMED), (counts.unnamed_generated, UNNAMED_GENERATED)]
 }
 
 /// Writes where the trace is, and which command to run next.
@@ -374,7 +389,19 @@ pub(super) fn missing(
         format!("{failed} {noun} {verb} missing: not written, see above; free space, or name another directory with -o")
     });
     let nothing = expected.nothing_came(&finished.captured.ending.stats);
-    let parts: Vec<String> = nothing.into_iter().chain(output).chain(snapshots).collect();
+    let replaced = &finished.handed_over.replaced;
+    let replaced = replaced.first().map(|path| {
+        let more = match replaced.len() - 1 {
+            0 => String::new(),
+            more => format!(" and {} more", count(more as u64)),
+        };
+        format!(
+            "{}{more}: not what fxtrec wrote there; COMMAND or another process replaced it",
+            path.display()
+        )
+    });
+    let parts: Vec<String> =
+        nothing.into_iter().chain(output).chain(snapshots).chain(replaced).collect();
     (!parts.is_empty()).then(|| parts.join("; "))
 }
 

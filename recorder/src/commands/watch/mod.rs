@@ -26,6 +26,7 @@ use nix::sys::signal::Signal;
 use nix::time::{ClockId, clock_gettime};
 
 use super::live::history::History;
+use super::scratch::Scratch;
 use crate::cli::WatchArgs;
 use crate::kernel::priority::ThreadId;
 use crate::kernel::signals::Signals;
@@ -67,7 +68,7 @@ pub fn run(args: &WatchArgs, out: &mut dyn Write, err: &mut dyn Write) -> Result
     let failed = |path: &Path, source| WatchError::Folder { path: path.to_owned(), source };
     // Recordings that are not kept are removed with this folder, which no other user can enter.
     let temporary = std::env::temp_dir();
-    let private = tempfile::Builder::new().prefix("fxtrec-watch-").tempdir_in(&temporary);
+    let private = Scratch::make(&temporary, "fxtrec-watch-");
     let private = private.map_err(|error| failed(&temporary, error))?;
     let folder = match args.keep {
         Some(_) => args.output.as_path(),

@@ -98,6 +98,49 @@ fn commands_user_cannot_write_to_the_trace_that_will_be_his() {
 }
 
 #[test]
+fn commands_user_cannot_write_to_rotated_files_and_snapshots_before_the_end() {
+    if !may_record() {
+        return;
+    }
+    let record = |options: &[&str], script: &str| {
+        let mut words = options.to_vec();
+        words.extend(["-u", "nobody", "--", "sh", "-c", script]);
+        let fxtrec = Fxtrec::new(words).with(|command| {
+            let caller = NOBODY.to_string();
+            command.env("SUDO_UID", &caller).env("SUDO_GID", &caller).env("SUDO_USER", "nobody")
+        });
+        fs::set_permissions(fxtrec.path(""), Permissions::from_mode(0o777)).unwrap();
+        fxtrec.run()
+    };
+    let repeat = |act: &str| format!("for i in 1 2 3 4 5; do sleep 0.2; {act}; done; exit 0");
+    let each = |act: &str| repeat(&format!("for f in t.*.fxt*; do {act}; done"));
+    let rotate = &["-o", "t.fxt.zst", "--rotate", "200ms"][..];
+    let trigger = ["--trigger", "blocked > 1us", "--after", "0s", "--trigger-interval", "200ms"];
+    let circular = [&["-o", "t.fxt", "--mode", "circular"][..], &trigger].concat();
+    for options in [rotate, &circular] {
+        let empty = each("cp /dev/null $f 2> /dev/null && echo wrote");
+        let done = record(options, &empty).expect(0);
+        assert!(!String::from_utf8_lossy(&done.stdout).contains("wrote"), "{}", done.stderr);
+        let files: Vec<_> = fs::read_dir(done.path("")).unwrap().map(|it| it.unwrap()).collect();
+        assert!(files.len() > 2, "{files:?}");
+        for file in files {
+            let facts = file.metadata().unwrap();
+            assert!(facts.len() > 0 && facts.uid() == NOBODY, "{file:?} {facts:?}");
+            Trace::open(&file.path()).expect_complete();
+        }
+
+        let replace = each("rm -f $f; echo forged > $f");
+        let done = record(options, &replace).expect(125);
+        let line = last_line(&done);
+        assert!(line.contains("not what fxtrec wrote there"), "{}", done.stderr);
+
+        let complete = repeat("ls t.*.fxt* | head -n -1 | xargs -r rm -f");
+        let done = record(options, &complete).expect(0);
+        assert!(!done.stderr.contains("not what fxtrec"), "removing is allowed: {}", done.stderr);
+    }
+}
+
+#[test]
 fn files_next_to_the_trace_do_not_go_where_command_moved_the_folder_to() {
     if !may_record() {
         return;

@@ -190,7 +190,7 @@ fn table(version: Version, text: u64) -> Vec<u8> {
 const VERSIONS: [Version; 4] = [Version::Go2, Version::Go16, Version::Go18, Version::Go20];
 
 fn parsed(bytes: &[u8]) -> Option<GoTable<'_>> {
-    GoTable::parse(bytes, || None)
+    GoTable::parse(Content::Memory(bytes.into()), || None)
 }
 
 #[test]
@@ -198,10 +198,10 @@ fn each_version_tells_functions_files_and_lines() {
     for version in VERSIONS {
         let bytes = table(version, TEXT);
         let table = parsed(&bytes).unwrap_or_else(|| panic!("{version:?}"));
-        let of = |address: u64| table.function(TEXT + address);
-        assert_eq!(of(0), Some("main.waits"), "{version:?}");
-        assert_eq!((of(0x3F), of(0x40)), (Some("main.waits"), Some("runtime.futex")));
-        assert_eq!((of(0x8F), of(0x90)), (Some("runtime.goexit"), None));
+        let of = |address: u64| table.function(TEXT + address).unwrap_or_default();
+        assert_eq!(of(0), "main.waits", "{version:?}");
+        assert_eq!((of(0x3F), of(0x40)), ("main.waits".to_owned(), "runtime.futex".to_owned()));
+        assert_eq!((of(0x8F), of(0x90)), ("runtime.goexit".to_owned(), String::new()));
         assert_eq!(table.function(TEXT - 1), None);
         let line = |address: u64| {
             let Line { function, file, line } = table.line(TEXT + address).expect("a line");
@@ -223,8 +223,8 @@ fn each_version_tells_functions_files_and_lines() {
 fn the_text_is_where_the_program_says_if_the_table_does_not() {
     let bytes = table(Version::Go20, 0);
     assert!(parsed(&bytes).is_none());
-    let table = GoTable::parse(&bytes[..], || Some(TEXT)).expect("sound");
-    assert_eq!(table.function(TEXT + 0x40), Some("runtime.futex"));
+    let table = GoTable::parse(Content::Memory(bytes[..].into()), || Some(TEXT)).expect("sound");
+    assert_eq!(table.function(TEXT + 0x40).as_deref(), Some("runtime.futex"));
 }
 
 /// A program with this table, in a separate section.
@@ -272,6 +272,35 @@ fn a_go_functions_frame_has_the_size_that_the_runtime_knows() {
     }
     let older = program(&table_of_alone(Version::Go16));
     assert!(go_frames(&Elf::parse(&*older).expect("sound"), 1 << 20).is_none());
+}
+
+#[test]
+fn a_table_that_is_read_in_pages_tells_the_same() {
+    let without_sections = |file: &[u8]| {
+        let mut file = file.to_vec();
+        // The header's offset, number and index of names of section headers.
+        file[0x28..0x30].fill(0);
+        file[0x3A..0x40].fill(0);
+        file
+    };
+    for version in VERSIONS {
+        let whole = program(&table_of_alone(version));
+        for bytes in [whole.clone(), without_sections(&whole)] {
+            let mut file = tempfile::tempfile().expect("room");
+            std::io::Write::write_all(&mut file, &bytes).expect("room");
+            let in_memory = Elf::parse(&*bytes).expect("sound");
+            let in_file = Elf::parse(&*bytes).expect("sound").backed_by(&file);
+            let functions = |elf: &Elf<'_, &[u8]>| {
+                let functions = elf.go_table().map(|table| table.functions());
+                functions.map(|all| all.into_iter().map(|it| it.raw).collect::<Vec<_>>())
+            };
+            assert_eq!(functions(&in_file), functions(&in_memory), "{version:?}");
+            assert_eq!(in_file.symbol_bytes(), in_memory.symbol_bytes(), "{version:?}");
+            let frames = |elf| go_frames(elf, 1 << 20).map(|frames| frames.bytes);
+            assert_eq!(frames(&in_file), frames(&in_memory), "{version:?}");
+        }
+        assert!(Elf::parse(&*whole).expect("sound").go_table().is_some(), "{version:?}");
+    }
 }
 
 /// The distance of the caller's stack pointer from that of a function, and whether its frame pointer is in the frame.

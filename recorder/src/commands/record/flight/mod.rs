@@ -175,8 +175,12 @@ impl Pending {
 fn records(round: Round<'_>) -> Records {
     let Round { engine, encoder, source, providers, stacks, ended, .. } = round;
     let ending = interim(encoder, source, ended);
-    // If the trace accepts no more records, the recording ends on its own.
-    let stacks = stacks.and_then(|stacks| stacks.explain(encoder, ended).ok()).unwrap_or_default();
+    // If the trace accepts no more records, the recording ends by itself.
+    let mut explained = Vec::new();
+    if let Some(stacks) = stacks {
+        let _ = stacks.write_all(encoder, ended);
+        let _ = stacks.explain(encoder.recorder(), ended, |piece| explained.push(piece));
+    }
     encoder.lanes().commit();
     let overwritten = engine.header().is_some_and(|header| header.wrapped_count > 1);
     let mut buffers = Vec::new();
@@ -191,7 +195,7 @@ fn records(round: Round<'_>) -> Records {
     debug_assert!(started.is_ok(), "{started:?}");
     let (names, now) = (encoder.names(), encoder.present());
     let sections = providers.map(Providers::sections).unwrap_or_default();
-    Records { names, buffers, stacks, now, ending, overwritten, sections }
+    Records { names, buffers, stacks: explained, now, ending, overwritten, sections }
 }
 
 fn describe_fired(watch: &Watch, fired: &Fired) -> String {

@@ -43,7 +43,7 @@ pub(in crate::commands::record) struct Records {
     /// The buffers, the older one first.
     pub(super) buffers: Vec<u8>,
     /// The records that explain the stacks in the buffers.
-    pub(super) stacks: Vec<u8>,
+    pub(super) stacks: Vec<Vec<u8>>,
     /// The state of the machine at their end.
     pub(super) now: MachineState,
     /// The description of the recording up to that time.
@@ -178,6 +178,7 @@ pub(in crate::commands::record) struct Snapshots {
     pub(in crate::commands::record) window: Window,
     /// The output next to which the files are written, in the directory that it had before COMMAND ran.
     pub(in crate::commands::record) place: OutputLocation,
+    pub(in crate::commands::record) given: Given,
     pub(in crate::commands::record) compression: Compression,
     pub(in crate::commands::record) retained: Arc<Retained>,
     pub(in crate::commands::record) shots: Receiver<Shot>,
@@ -268,7 +269,7 @@ impl Snapshots {
 
         let place = self.place.beside(path.file_name().unwrap_or_default());
         let room = Some(self.retained.clone() as _);
-        let opened = sink::open_at(&place, self.compression, Given::AtOnce, room)?;
+        let opened = sink::open_at(&place, self.compression, self.given, room)?;
         let Opened { mut sink, hold, .. } = opened;
         // If the user gave no name, the file must be new.
         let hold = hold.ok_or(SinkError::AlreadyFailed)?;
@@ -279,7 +280,7 @@ impl Snapshots {
         let Some(before) = before else {
             sink.write(&opening)?;
             sink.write(buffers)?;
-            sink.write(stacks)?;
+            stacks.iter().try_for_each(|piece| sink.write(piece))?;
             let until = past::deadline();
             let whole = |section: &Section| past::whole(section, until);
             sections.iter().try_for_each(|section| sink.write(&whole(section)))?;
@@ -292,8 +293,10 @@ impl Snapshots {
             to: fxt_reader::Nanos(to),
             filter: Filter::default(),
         };
-        let whole =
-            opening.chain(buffers.as_slice()).chain(stacks.as_slice()).chain(tail.as_slice());
+        let records: Box<dyn Read + '_> = Box::new(opening.chain(buffers.as_slice()));
+        let explained =
+            stacks.iter().fold(records, |read, piece| Box::new(read.chain(piece.as_slice())));
+        let whole = explained.chain(tail.as_slice());
         let sections = past::window(sections, &window, ending.ended, past::deadline())?;
         let mut out = IntoSink { sink: &mut *sink, failed: None };
         let cut =
