@@ -51,7 +51,7 @@ fn map_in(root: BorrowedFd<'_>, pid: u32, rights: &Rights) -> io::Result<Regular
         let facts = map.facts()?;
         let is_whose = facts.st_uid == 0 || facts.st_uid == rights.uid;
         if !is_whose || facts.st_nlink != 1 {
-            let why = "not a file of the process's user with one name";
+            let why = "it belongs to another user, or has several names (hard links)";
             return Err(io::Error::new(ErrorKind::PermissionDenied, why));
         }
         // A file that the process is not allowed to read is not its map.

@@ -867,7 +867,7 @@ fn longest(
     };
     for &(lists, metric) in metrics {
         let mut found = candidates(query, tracker, finder, threads, lists);
-        // The rest of a wait for the end of another thread is also an interval of the other list.
+        // The rest of a wait for the end of another thread is in both lists.
         found.sort_by_key(|delay| (delay.koid, delay.from, delay.to));
         found.dedup_by_key(|delay| (delay.koid, delay.from, delay.to));
         if query.metric.is_none() {

@@ -106,8 +106,8 @@ fn from_nothing_to_something_is_worse_than_any_share() {
 #[test]
 fn rows_that_cannot_be_judged_ask_nothing_of_the_others() {
     let none = f64::NAN;
-    // The last number is missing in two runs of a side; the third is missing in one run. Five and four runs could show a difference only on
-    // their own.
+    // The last number is missing in two runs of a side; the third is missing in one run. Five runs against four could show a difference
+    // only if this were the only row.
     let base: [[f64; 4]; 5] = [
         [1.0, 4.0, 1.0, 1.0],
         [1.1, 4.1, 1.1, 1.1],

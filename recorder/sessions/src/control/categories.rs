@@ -316,7 +316,7 @@ pub struct BadCategory {
     pub why: CategoryError,
 }
 
-/// The data to record of the kernel: a [`Selection`] with all names resolved.
+/// The kernel data to record: a [`Selection`] with all names resolved.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct KernelPlan {
     pub categories: BTreeSet<KernelCategory>,

@@ -157,7 +157,7 @@ impl Summary<'_> {
                 (counts.too_soon, "more suppressed within --trigger-interval of another"),
                 (
                     counts.too_many,
-                    "more after the last permitted one (--max-snapshots, --trigger-count)",
+                    "more suppressed after the limit was reached (--max-snapshots, --trigger-count)",
                 ),
                 (
                     counts.preempted,

@@ -238,7 +238,7 @@ fn samples_say_where_a_thread_ran() {
     let reported = |from, to| ask(&scene, &within("worker", from, to)).sentence;
     let all = "worker[100], in 30.0 ms: ran for 30.0 ms (2 of 3 samples in mark).";
     assert_eq!(reported(1_000, 31_000), all);
-    // Two samples say little, and 9 ms are no long time.
+    // Two samples say little, and 9 ms is not long.
     assert_eq!(reported(10_000, 30_000), "worker[100], in 20.0 ms: ran for 20.0 ms.");
     assert_eq!(reported(1_000, 10_000), "worker[100], in 9.00 ms: ran for 9.00 ms.");
 }

@@ -230,7 +230,7 @@ fn what_comes_too_soon_or_is_too_much_is_counted_and_not_written() {
 
     let said = ended(&["--trigger-interval", "1ms", "--max-snapshots", "2"]);
     assert_eq!(summary(&said, "triggers"), "2 fired");
-    assert!(said.contains("more after the last permitted one"), "{said}");
+    assert!(said.contains("more suppressed after the limit was reached"), "{said}");
     let there = |number: u32| folder.path().join(format!("spike.{number}.fxt")).exists();
     assert_eq!([1, 2, 3, 4].map(there), [true, true, true, false], "they follow the first run's");
     assert!(!folder.path().join("spike.1.fxt.old").exists());

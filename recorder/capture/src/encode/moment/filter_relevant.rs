@@ -318,7 +318,7 @@ mod tests {
                 now.spans.insert((Koid(7), Koid(thread)), vec![span("f"); depth]);
             }
             let spans = begun(&records, &now).spans;
-            // Only spans that were open at the beginning are open.
+            // Every open span was already open at the beginning.
             assert!(spans.values().all(|open| open.len() == 3), "{spans:?}");
             assert_eq!(spans.len(), TRACKS as usize);
         }
