@@ -28,7 +28,7 @@ struct Sizes {
     piece: u64,
     /// Records in the open output whose compressed size is not known yet.
     held: u64,
-    /// How many times [`Request::Turn`] has been handled.
+    /// How many times [`Request::Turn`](super::Request::Turn) has been handled.
     turns: u64,
     /// Records for outputs that are not open yet: of the last of these, and of all.
     early: Option<(u64, u64)>,
@@ -53,8 +53,8 @@ impl Written {
         earlier + piece
     }
 
-    /// The maximum size of the output that began with this [`Request::Turn`], counted from 1, or of the first output: includes data that is
-    /// in a compressor or, uncompressed, waits until the output is open, as do its `head` bytes of [`NextPiece::head`]. `None` if the drain
+    /// The maximum size of the output that began with this [`Request::Turn`](super::Request::Turn), counted from 1, or of the first output: includes data that is
+    /// in a compressor or, uncompressed, waits until the output is open, as do its `head` bytes of [`NextPiece::head`](super::NextPiece::head). `None` if the drain
     /// thread has not reached that request.
     pub fn piece_bytes_at_most(&self, turn: u64, head: u64) -> Option<u64> {
         let Sizes { piece, held, turns, early, .. } = *self.sizes();

@@ -5,8 +5,8 @@ use fxtrec_report::scene::{Leaves, Scene};
 
 use proptest::prelude::*;
 
-use super::{ALL, FSYNC, FUTEX, POLL, READ, SLEEP, ask};
-use crate::Query;
+use super::{ALL, FSYNC, FUTEX, POLL, READ, SLEEP, ask, of};
+use crate::{Pick, Query};
 
 fn call(number: u32) -> [(&'static str, Value<'static>); 1] {
     [("syscall", Value::Uint32(number))]
@@ -282,14 +282,14 @@ fn delayed(hog: u64) -> Scene {
 
 #[test]
 fn after_a_delay_by_the_recorder_the_next_one_of_the_thread_is_chosen() {
-    let why = ask(&delayed(8_000), &Query::default());
-    assert_eq!(why.is_unusual, Some(true), "{}", why.sentence);
-    assert!(
-        why.sentence.contains("waited 8.00 ms for CPU 0, where t301[301] ran"),
-        "{}",
-        why.sentence
-    );
-    assert!(why.length_ns < 9_000_000, "{}", why.sentence);
+    let top = |query| Query { pick: Pick::Incidents(3), ..query };
+    for query in [Query::default(), of("loop"), top(Query::default()), top(of("loop"))] {
+        let why = ask(&delayed(8_000), &query);
+        let expected = "waited 8.00 ms for CPU 0, where t301[301] ran";
+        assert_eq!(why.is_unusual, Some(true), "{query:?}: {}", why.sentence);
+        assert!(why.sentence.contains(expected), "{query:?}: {}", why.sentence);
+        assert!(why.length_ns < 9_000_000, "{query:?}: {}", why.sentence);
+    }
 }
 
 #[test]
