@@ -59,7 +59,7 @@ typedef struct fxt_site {
 // An argument's value is `unsigned_number`, the id of a process or thread.
 #define FXT_ARG_KOID 7
 
-// A moment of this thread.
+// An instant event of this thread.
 #define FXT_INSTANT_EVENT 0
 
 // Samples of time series.
@@ -68,7 +68,7 @@ typedef struct fxt_site {
 // An operation begins that may end on another thread.
 #define FXT_ASYNC_BEGIN_EVENT 5
 
-// A moment of such an operation.
+// An instant event within such an operation.
 #define FXT_ASYNC_INSTANT_EVENT 6
 
 // The end of such an operation.
@@ -110,7 +110,7 @@ typedef struct fxt_arg_t {
     union fxt_arg_value_t value;
 } fxt_arg_t;
 
-// A duration that has begun; all zero for none.
+// A duration that has begun; all zero if there is none.
 typedef struct fxt_duration_t {
     // The library's own.
     const void *site;
@@ -122,11 +122,9 @@ typedef struct fxt_duration_t {
 extern "C" {
 #endif // __cplusplus
 
-// Makes this process a trace provider named `name`, 1 to 255 bytes of UTF-8;
-// does nothing if it is one already. Under `fxtrec -- COMMAND` it returns when
-// trace points record, usually within some milliseconds and after half a second
-// at most; without a manager it returns at once. A thread of the library looks
-// for a manager for as long as the process runs. False if the name is invalid or
+// Makes this process a trace provider named `name`, 1 to 255 bytes of UTF-8; does nothing if the process is already a provider. Under
+// `fxtrec -- COMMAND` it returns when trace points record, usually within some milliseconds and after half a second at most; without a
+// manager it returns at once. A thread of the library looks for a manager for as long as the process runs. False if the name is invalid or
 // no thread is available.
 //
 // # Safety
@@ -134,14 +132,12 @@ extern "C" {
 // `name` must be a string that ends in a NUL.
 bool fxt_init(const char *name);
 
-// Waits until a session runs, at most `milliseconds`; returns whether one does.
-// For programs to be recorded by a session that is started later; for one that
-// runs already, `fxt_init` has waited.
+// Waits until a session runs, at most `milliseconds`; returns whether a session runs. For programs that a later session will record; if a
+// session already runs, `fxt_init` has waited for it.
 bool fxt_wait_for_session(uint32_t milliseconds);
 
 // Requests that all records so far be saved and waits for that, at most
-// `milliseconds`; returns whether they are. After the process has ended, the
-// manager reads what was not saved.
+// `milliseconds`; returns whether they are. After the process has ended, the manager reads the unsaved data.
 bool fxt_flush(uint32_t milliseconds);
 
 // Reports an event to the manager, which may trigger on it: an alert of 1 to 14
@@ -152,8 +148,7 @@ bool fxt_flush(uint32_t milliseconds);
 // `name` must be a string that ends in a NUL.
 void fxt_alert(const char *name);
 
-// A number that no other call in this process returns: for asynchronous
-// operations and flows.
+// A number that no other call in this process returns, as an id of asynchronous operations and flows.
 uint64_t fxt_unique_id(void);
 
 // Records an event, if the session records its category. `kind` is one of the
@@ -171,7 +166,7 @@ void fxt_event(const fxt_site_t *site,
                const struct fxt_arg_t *args,
                size_t count);
 
-// Begins a duration of this thread; `fxt_duration_end` takes what this returns.
+// Begins a duration of this thread; pass the returned value to `fxt_duration_end`.
 //
 // # Safety
 //

@@ -17,11 +17,11 @@ fn golden() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("golden")
 }
 
-/// Asserts that all of `expected` is in `found`, which may have more members.
+/// Asserts that all of `expected` is in `found`, which may have more members. The wording of sentences may change.
 fn assert_has(found: &Value, expected: &Value, at: &str) {
     match (found, expected) {
         (Value::Object(found), Value::Object(expected)) => {
-            for (name, value) in expected {
+            for (name, value) in expected.iter().filter(|it| it.0 != "sentence") {
                 let at = format!("{at}.{name}");
                 let found = found.get(name).unwrap_or_else(|| panic!("{at} is missing"));
                 assert_has(found, value, &at);

@@ -250,7 +250,10 @@ fn spans_have_a_table_of_their_own_a_member_of_the_json_and_gates() {
     scene.switch(1000, 0, 0, Leaves::R, 101).switch(2000, 0, 101, Leaves::S, 0);
     scene.span((1000, 1500), 101, "request").end(3000);
     let text = report_of(scene.bytes(), &[]).expect("a report");
-    assert!(text.contains("Spans, and the sums") && text.contains("app:request"), "{text}");
+    assert!(
+        text.contains("Spans, with the sum of each part") && text.contains("app:request"),
+        "{text}"
+    );
     let json = |line: &[&str]| -> serde_json::Value {
         let text = report_of(scene.bytes(), &[&["--json"], line].concat()).expect("a report");
         serde_json::from_str(&text).expect("JSON")

@@ -20,8 +20,8 @@ const SPARE: &[&str] = &[
     "Stolen ms",
     "Uninterr. ms",
     "Switches",
-    "Run ms",
     "Blocked ms",
+    "Run ms",
     "Max wait ms",
 ];
 
