@@ -13,7 +13,7 @@ use super::values::TimePoint;
 #[command(after_help = "\
 Examples:
   fxtrec dump make.fxt                          print every record, one per line
-  fxtrec dump make.fxt --type wakeup --koid 42  wake-ups of one thread
+  fxtrec dump make.fxt --type wakeup --koid 42  wakeups of one thread
   fxtrec dump make.fxt.zst --stats              count records by type
   fxtrec dump make.fxt --json | jq .type        a JSON object per line
   fxtrec dump make.fxt --check                  check the file

@@ -17,9 +17,9 @@ pub struct FlightArgs {
     /// In circular mode, write a snapshot when this condition is met, for example 'runqueue > 5ms'
     ///
     /// METRIC OP TIME [if CONDITION], as in 'runqueue > 5ms if comm ~ "audio*"', tests each value by itself. runqueue tests every wait for
-    /// a CPU, wakeup only those after a wake-up, preempt only those after a preemption. Other metrics are slice, blocked and blocked_d and,
+    /// a CPU, wakeup only those after a wakeup, preempt only those after a preemption. Other metrics are slice, blocked and blocked_d and,
     /// if the recording has these facts, steal, throttled, irq and need_resched; conditions are on comm and cgroup (=, ~ with a pattern),
-    /// pid, tid and cpu, joined with and, or, not. 'turn > 20ms' tests the time from a wake-up to the next sleep, 'span("app:request") > 20ms'
+    /// pid, tid and cpu, joined with and, or, not. 'turn > 20ms' tests the time from a wakeup to the next sleep, 'span("app:request") > 20ms'
     /// spans of COMMAND, and 'probe("work") > 5ms' calls of a function that -P records with %span. 'lost > 0' fires on a loss, 'probe NAME'
     /// when a probe of -P is hit, 'alert NAME' on an alert of an application. Each snapshot is a separate file. Can be given more than once.
     /// SIGUSR2 writes a snapshot at any time.

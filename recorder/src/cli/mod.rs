@@ -170,7 +170,7 @@ Usage: fxtrec [OPTIONS] [--] COMMAND [ARGS...]   record while COMMAND runs
     version,
     about = "Shows why a Linux thread was late: records the scheduler, reports latencies",
     long_about = "fxtrec shows why a Linux thread was late. It records every context switch and \
-                  wake-up of the machine straight into the Fuchsia trace format (FXT), and reports \
+                  wakeup of the machine straight into the Fuchsia trace format (FXT), and reports \
                   which threads waited for a CPU, for how long, and what ran instead. The trace \
                   opens in the Perfetto UI.",
     after_help = EXAMPLES,

@@ -94,10 +94,10 @@ pub struct RecordArgs {
     #[arg(long, value_name = "SCOPE", help_heading = WHAT)]
     pub scope: Option<Scope>,
 
-    /// Also record sched_waking, which names the waker of every wake-up
+    /// Also record sched_waking, which names the waker of every wakeup
     ///
-    /// Without it, a wake-up that another CPU completes in an interrupt has no known waker. Costs one
-    /// more event per wake-up.
+    /// Without it, a wakeup that another CPU completes in an interrupt has no known waker. Costs one
+    /// more event per wakeup.
     #[arg(long, help_heading = WHAT)]
     pub waking: bool,
 
@@ -118,7 +118,7 @@ pub struct RecordArgs {
     #[arg(long, help_heading = WHAT)]
     pub locks: bool,
 
-    /// Record only switches and wake-ups, not the facts that explain them (source bpf)
+    /// Record only switches and wakeups, not the facts that explain them (source bpf)
     ///
     /// Leaves out the time that the host, interrupts and quotas took, and the system calls in which threads block
     /// (docs/reference/causes.md). `fxtrec why` then says what is missing.

@@ -96,9 +96,9 @@ pub enum WhyMetric {
     Late,
     /// Waiting for a CPU
     Runqueue,
-    /// Blocked, until the wake-up
+    /// Blocked, until the wakeup
     Blocked,
-    /// From a wake-up to the next sleep
+    /// From a wakeup to the next sleep
     Turn,
 }
 

@@ -76,7 +76,7 @@ pub struct Plan {
     pub need_resched: bool,
     /// Whether to record the locks that threads wait for.
     pub locks: bool,
-    /// Whether to record only switches and wake-ups.
+    /// Whether to record only switches and wakeups.
     pub plain: bool,
     /// Whether weights of nice 0 are left out.
     pub brief_weights: bool,

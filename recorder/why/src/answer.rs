@@ -180,7 +180,7 @@ pub struct Link {
     pub kernel_lock: Option<String>,
     pub kernel_lock_kind: Option<&'static str>,
     pub kernel_lock_name: Option<String>,
-    /// For `blocked`, the waker, and the interrupt or packet through which it woke the thread, if the wake-up was indirect.
+    /// For `blocked`, the waker, and the interrupt or packet through which it woke the thread, if the wakeup was indirect.
     pub waker: Option<Who>,
     pub via: Option<&'static str>,
     /// The disk request, if its completion ended it, or of `request`.

@@ -314,7 +314,7 @@ fn blocked(
     text
 }
 
-/// The cause of a thread's wake-up.
+/// The cause of a thread's wakeup.
 fn cause(interrupt: Option<&Interrupt>) -> &str {
     interrupt.map_or("an interrupt or a timer", |interrupt| &interrupt.text)
 }
@@ -525,7 +525,7 @@ pub fn describe_link(link: &Link) -> String {
             }
             text
         }
-        "underway" => "was waking the next thread (wake-up still in progress)".to_owned(),
+        "underway" => "was waking the next thread (wakeup still in progress)".to_owned(),
         "packet" => "had sent a packet, which was on its way".to_owned(),
         "request" => {
             let made = link.request.as_ref().map(|it| (it.text.as_str(), it.times.as_str()));

@@ -265,7 +265,7 @@ fn be(name: &std::ffi::CStr, real_time: bool) {
     }
 }
 
-/// A thread `latecomer` that is woken repeatedly by a real-time thread `hog`, which then keeps the CPU for some milliseconds: each wake-up
+/// A thread `latecomer` that is woken repeatedly by a real-time thread `hog`, which then keeps the CPU for some milliseconds: each wakeup
 /// is at least that late, whatever else the machine does.
 fn late(rounds: usize, millis: u64) {
     let (mut reader, mut writer) = UnixStream::pair().expect("a pair of sockets");

@@ -70,7 +70,7 @@ fn whom_the_end_of_a_request_wakes_is_who_made_it() {
     assert!(!others.keys().any(is_anothers), "another's: {others:?}");
     let (count, millis) = (after.0 - before.0, after.1 - before.1);
     assert!(right as u64 <= count, "the disk did {count} writes");
-    // The kernel counts each in whole milliseconds, from when it began until it was done; a wake-up follows that.
+    // The kernel counts each in whole milliseconds, from when it began until it was done; a wakeup follows that.
     let sum = (queued + in_disk) / 1_000_000;
     assert!(sum <= millis + count, "{sum} ms of {millis} ms in {count} writes");
 }

@@ -327,7 +327,7 @@ fn waking_names_wakers_that_a_wake_up_alone_does_not() {
     let woken = |wakeup: &&trace::Wakeup| pair.contains(&wakeup.thread);
     let ours: Vec<_> = recording.trace.wakeups.iter().filter(woken).collect();
     let named = ours.iter().filter(|wakeup| wakeup.waker.is_some()).count();
-    assert!(named * 10 >= ours.len() * 9, "{named} of {} wake-ups have a waker", ours.len());
+    assert!(named * 10 >= ours.len() * 9, "{named} of {} wakeups have a waker", ours.len());
 }
 
 #[test]

@@ -55,7 +55,7 @@ impl Recorded {
         recorded
     }
 
-    /// Whether no switch of COMMAND's threads was inferred, and every sleep and wake-up of theirs has both ends.
+    /// Whether no switch of COMMAND's threads was inferred, and every sleep and wakeup of theirs has both ends.
     fn is_complete(&self) -> bool {
         let report = self.folder.fxtrec(["report", "t.fxt", "--json"]).expect(0).stdout;
         let report: Value = serde_json::from_str(&report).expect("JSON");

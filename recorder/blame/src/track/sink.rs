@@ -16,7 +16,7 @@ pub enum Reason {
     #[default]
     NotSeen,
     Lost,
-    /// It slept, and may have waited for a CPU after that: its wake-up is not in the file.
+    /// It slept, and may have waited for a CPU after that: its wakeup is not in the file.
     NoWakeup,
     /// No event reported the switch.
     Inferred,
@@ -53,7 +53,7 @@ impl Reason {
         match self {
             Reason::NotSeen => "no record of the thread yet",
             Reason::Lost => "events were lost",
-            Reason::NoWakeup => "off the CPU; its wake-up is not in the file",
+            Reason::NoWakeup => "off the CPU; its wakeup is not in the file",
             Reason::Inferred => "no event reported the switch",
             Reason::OutOfScope => "outside the scope of the recording",
             Reason::Unplaced => "throttled or waiting; which one is unknown",
@@ -162,7 +162,7 @@ pub trait Sink {
     fn quota(&mut self, _: Index, _cgroup: u32) {}
     /// The lock that a thread waits for; the thread has just blocked.
     fn lock(&mut self, _: Index, _time: u64, _: Lock) {}
-    /// The time from the sending of the packet by the waker to the wake-up that it caused, which was the last event.
+    /// The time from the sending of the packet by the waker to the wakeup that it caused, which was the last event.
     fn sent(&mut self, _: Index, _ago: u64) {}
     /// The request whose completion woke the thread just now.
     fn request(&mut self, _: Index, _: Request) {}

@@ -131,7 +131,7 @@ pub struct Thread {
 enum Origin {
     /// The name is from the snapshot, or was held back until the tid was known; no event has contained it yet.
     Snapshot,
-    /// Its fork was recorded, but not its first wake-up.
+    /// Its fork was recorded, but not its first wakeup.
     Fork,
     Seen,
 }

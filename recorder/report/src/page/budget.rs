@@ -15,7 +15,7 @@ use super::spans::{Finished, Span};
 use crate::Report;
 use crate::analysis::DEFAULT_WORST;
 
-/// The size of a page for each switch, wake-up and event of programs, and its minimum and maximum.
+/// The size of a page for each switch, wakeup and event of programs, and its minimum and maximum.
 const FOR_AN_EVENT: u64 = 2;
 const LEAST: u64 = 2_000_000;
 const MOST: u64 = 10_000_000;

@@ -300,7 +300,7 @@ fn what_programs_tell_is_reported_without_any_scheduling() {
     let page = folder.path().join("page.html").display().to_string();
     for line in [&["--timehist"][..], &["--from", "+1ms"], &["--to", "4"], &["--html", &page]] {
         let error = report_of(scene.bytes(), line).expect_err("no switches");
-        let expected = format!("{} needs switches or wake-ups, and the trace has none", line[0]);
+        let expected = format!("{} needs switches or wakeups, and the trace has none", line[0]);
         assert!(error.to_string().contains(&expected), "{line:?}: {error}");
     }
     assert!(!std::path::Path::new(&page).exists());

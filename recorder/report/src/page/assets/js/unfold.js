@@ -149,7 +149,7 @@
     return lanes;
   }
 
-  // The slices and wake-ups of a tile.
+  // The slices and wakeups of a tile.
   function events(tile, columns) {
     const lanes = begun(tile, columns);
     const [heads, times, cpus, threads, extras] = columns.slice(7);
