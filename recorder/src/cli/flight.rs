@@ -44,7 +44,7 @@ pub struct FlightArgs {
 
     /// After each triggered snapshot, run COMMAND with the snapshot's file name as its last argument
     ///
-    /// It runs as the user who called sudo, one at a time, and without a shell: words are separated by blanks, with quotes and backslashes
+    /// It runs as the user who called sudo, one at a time, and without a shell: words are separated by spaces, with quotes and backslashes
     /// as in a shell. When the recording ends, fxtrec waits at most 10 s for it.
     #[arg(long, value_name = "COMMAND", requires = "triggers")]
     pub on_trigger: Option<HookCommand>,

@@ -1,10 +1,10 @@
 //! Folds lines to the width of the terminal: longer lines continue below, aligned with their last column.
 //!
 //! ```text
-//!    60.3 ms   99.9 %  blocked in futex (a lock, or a thread's end), until woken by ui-params[6173]
+//!    60.3 ms   99.9 %  blocked in futex (a lock or a join), until woken by ui-params[6173]
 //! =>
-//!    60.3 ms   99.9 %  blocked in futex (a lock, or a thread's
-//!                      end), until woken by ui-params[6173]
+//!    60.3 ms   99.9 %  blocked in futex (a lock or a join),
+//!                      until woken by ui-params[6173]
 //! ```
 
 use std::io::{self, Write};

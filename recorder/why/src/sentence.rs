@@ -573,9 +573,7 @@ fn function(recorded: &Recorded, stack: &Stack) -> Option<String> {
 fn on_lock(lock: &Lock, names: &Names<'_>) -> String {
     let address = lock.address;
     match lock.owner {
-        Some(thread) if lock.is_end => {
-            format!(" for the end of {}", name_and_id(&names.who(thread)))
-        }
+        Some(thread) if lock.is_end => format!(" joining {}", name_and_id(&names.who(thread))),
         Some(owner) => {
             format!(" on a lock (futex {address:#x}) held by {}", name_and_id(&names.who(owner)))
         }

@@ -123,7 +123,7 @@ fn a_file_that_never_answers_has_no_names_and_is_not_waited_for() {
     assert!(!functions.iter().any(|name| name == "blocks_in_silence"), "{functions:?}");
     let said = &recording.said;
     assert!(said.contains("1 executables or libraries not read"), "{said}");
-    assert!(said.contains("without names, in such files"), "{said}");
+    assert!(said.contains("without names, in files that were not read"), "{said}");
 }
 
 /// Readers of files that were killed and hang: their resident memory, in KiB.

@@ -34,7 +34,7 @@ pub(super) fn place(cursor: &mut Cursor<'_>) -> Result<(ProbePoint, Mode), SpecE
     let offset = offset(cursor)?;
     let mode = mode(cursor)?;
     if !cursor.is_at_end() && !cursor.rest().starts_with(char::is_whitespace) {
-        return Err(cursor.error("expected the end, or a blank and an argument"));
+        return Err(cursor.error("expected the end, or a space and an argument"));
     }
     let place = match address(pattern) {
         Some(_) if quoted.is_some() => ProbePoint::Function { pattern: pattern.to_owned(), offset },
@@ -70,7 +70,7 @@ fn usdt(cursor: &mut Cursor<'_>) -> Result<ProbePoint, SpecError> {
         return Err(cursor.error("a USDT probe takes no %return or %span"));
     }
     if cursor.rest().starts_with(':') {
-        return Err(cursor.error("expected a blank and an argument, or the end"));
+        return Err(cursor.error("expected a space and an argument, or the end"));
     }
     Ok(ProbePoint::Usdt { provider, name })
 }

@@ -46,7 +46,7 @@ pub enum RecordError {
     /// The trace could not be written.
     #[error(transparent)]
     Sink(#[from] SinkError),
-    /// The output failed while it was written.
+    /// The output failed while it was being written.
     #[error("{source}: {unsaved}")]
     Output {
         source: SinkError,

@@ -135,9 +135,9 @@ impl Summary<'_> {
             ),
             (
                 counts.left_readers,
-                "fxtrec-files processes of earlier recordings hang: no files are read until their file systems end",
+                "fxtrec-files processes of earlier recordings hang: no files are read until these exit",
             ),
-            (counts.unanswered_addresses, "addresses without names, in such files"),
+            (counts.unanswered_addresses, "addresses without names, in files that were not read"),
         ];
         let not_shown =
             (counts.not_in_perfetto, "are not shown by Perfetto: there was no space to keep them");
@@ -376,7 +376,7 @@ pub(super) fn missing(
         )),
         NameState::InPlace => None,
         NameState::Removed => Some(format!(
-            "the trace is missing: {path} was removed while it was written; record again, and keep the file until fxtrec ends"
+            "the trace is missing: {path} was removed while it was being written; record again, and keep the file until fxtrec ends"
         )),
         NameState::Moved(to) => {
             let now = to.as_ref().map(|to| format!(", to {}", to.display())).unwrap_or_default();

@@ -364,7 +364,7 @@ fn a_directory_has_one_report_with_a_row_for_each_trace() {
     assert_eq!(judged("runqueue.max > 1s").expect("a verdict"), Outcome::Passed);
     assert_eq!(judged("runqueue.count > 1").expect("a verdict"), Outcome::Failed);
     let error = judged("runqueue.max > 1s if cpu = 0").expect_err("CPUs of which host");
-    assert!(error.to_string().contains("judge the traces one by one"), "{error}");
+    assert!(error.to_string().contains("check the traces one by one"), "{error}");
     let error = report_all(&["--timehist"]).expect_err("times of which host");
     assert!(error.to_string().starts_with("--timehist needs a single trace"), "{error}");
 }

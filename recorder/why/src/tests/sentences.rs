@@ -652,7 +652,7 @@ fn the_end_of_a_thread_is_no_lock() {
     let why = ask(&inversion_of(&wait), &of("audio"));
     assert_eq!(
         why.sentence,
-        "audio[101] was 187 ms late: blocked 187 ms for the end of ui-params[102], which was preempted for 186 ms by \
+        "audio[101] was 187 ms late: blocked 187 ms joining ui-params[102], which was preempted for 186 ms by \
          hog-1[201] and hog-2[202]."
     );
     assert_eq!(why.blame[0].class, Some("join"));

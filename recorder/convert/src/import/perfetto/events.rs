@@ -229,7 +229,7 @@ impl Decoder {
             self.track_bytes += name;
             self.tracks.insert(uuid, track);
         } else {
-            self.report.count("tracks beyond 262144, or with too long names, left out");
+            self.report.count("tracks beyond 262144, or whose names are too long, left out");
         }
         Ok(())
     }
