@@ -260,7 +260,7 @@ impl Debuginfod {
             .stdout(Stdio::piped())
             .stderr(Stdio::null());
         let mut curl = curl.spawn()?;
-        // A server need not send the length of its answer.
+        // A server need not send the length of its response.
         let copied = match curl.stdout.take() {
             Some(from) => io::copy(&mut from.take(self.limits.file + 1), &mut file.file),
             None => Ok(0),

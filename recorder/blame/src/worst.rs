@@ -33,7 +33,7 @@ impl Delay {
         self.to - self.from
     }
 
-    /// The rest of the delay if the thread waited for the end of a thread of another process, such as a shell that waits for its child: it
+    /// The rest of the delay if the thread waited for a thread of another process to exit, such as a shell that waits for its child: it
     /// is late only from the wakeup on. `last_slice_of_waker` is the beginning of the waker's last slice, if the waker has ended. A thread
     /// of the same process may have released a lock and then ended by chance, so callers pass it only for other processes.
     pub fn without_end(self, last_slice_of_waker: Option<u64>) -> Delay {

@@ -124,7 +124,7 @@ pub enum Notice {
 }
 
 impl Notice {
-    /// The message as sent. systemd treats each line as a variable, so line breaks become blanks.
+    /// The message as sent. systemd treats each line as a variable, so line breaks become spaces.
     pub fn to_bytes(&self) -> Vec<u8> {
         let mut message = match self {
             Notice::Ready => READY.to_vec(),

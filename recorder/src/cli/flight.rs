@@ -44,8 +44,8 @@ pub struct FlightArgs {
 
     /// After each triggered snapshot, run COMMAND with the snapshot's file name as its last argument
     ///
-    /// It runs as the user who called sudo, one at a time, and without a shell: words are separated by whitespace, with quotes and backslashes
-    /// as in a shell. When the recording ends, fxtrec waits at most 10 s for it.
+    /// It runs as the user who called sudo, one at a time, and without a shell: words are separated by whitespace, with quotes and
+    /// backslashes as in a shell. When the recording ends, fxtrec waits at most 10 s for it.
     #[arg(long, value_name = "COMMAND", requires = "triggers")]
     pub on_trigger: Option<HookCommand>,
 

@@ -289,7 +289,7 @@ impl Choice {
     }
 }
 
-/// The intervals that the query may mean.
+/// The intervals that the query may refer to.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Choices {
     pub(crate) list: Vec<Choice>,

@@ -349,7 +349,7 @@ impl<'a> Sums<'a> {
     }
 }
 
-/// Threads, with the cgroup that they are in, if this is another one than that of the thread that they disturb.
+/// Threads, with the cgroup that they are in, if it is not that of the thread that they disturb.
 pub(crate) fn in_cgroup(threads: String, cgroup: Option<&str>) -> String {
     match cgroup {
         Some(cgroup) => format!("{threads} (cgroup {})", fxtrec_units::escape::line(cgroup)),

@@ -124,7 +124,7 @@ pub struct Lock {
     pub kernel: Option<LockKind>,
     /// Its owner when the wait began; `None` if unknown, or if such a futex has no owner.
     pub owner: Option<Index>,
-    /// Whether the thread waited for the end of that thread instead of a lock.
+    /// Whether the thread waited for that thread to exit, and not for a lock.
     pub is_end: bool,
 }
 
@@ -144,7 +144,7 @@ impl Lock {
         self.owner.filter(|_| !self.is_end)
     }
 
-    /// The thread whose end is waited for.
+    /// The thread whose exit is waited for.
     pub fn ending(self) -> Option<Index> {
         self.owner.filter(|_| self.is_end)
     }
@@ -154,7 +154,7 @@ impl Lock {
 pub trait Sink {
     /// A thread enters a state. If the state is running, it has the CPU.
     fn begin(&mut self, thread: Index, begin: Begin);
-    /// A thread that is now woken, as the next call reports, had been blocked since the beginning of the trace.
+    /// The thread was blocked since the beginning of the trace; the next call reports that it is woken.
     fn was_blocked(&mut self, _: Index) {}
     /// The time that was taken from the current slice of the thread.
     fn taken(&mut self, _: Index, _steal: u64, _irq: u64) {}

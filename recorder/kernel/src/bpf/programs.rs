@@ -10,7 +10,7 @@
 //!   time                          CLOCK_MONOTONIC, by the function that perf takes its time from
 //!   leave, if the lane is full    counting a loss
 //!   tell losses and names         if there are any to tell
-//!   the record                    on switches, who waits is noted as well, if somebody wants stacks
+//!   the record                    on switches, the waiting thread is noted too, if stacks are recorded
 //!   the head
 //!   ring the bell, if it is time to
 //! ```
@@ -118,7 +118,7 @@ pub struct Program {
 }
 
 impl Program {
-    /// The kernel request to load it.
+    /// The request to the kernel to load it.
     pub fn spec(&self) -> ProgramSpec<'_> {
         let Program { name, insns, license, on } = self;
         ProgramSpec { name, insns, license, on: *on }

@@ -119,7 +119,7 @@ fn without_generics(name: &str) -> &str {
     name
 }
 
-/// A name without the blanks that only some demanglers and people write: `f<int,A<int>>` for
+/// A name without the spaces that only some demanglers and people write: `f<int,A<int>>` for
 /// `f<int, A<int> >`.
 pub(super) fn squeeze(name: &str) -> Cow<'_, str> {
     if !name.contains(' ') {

@@ -1,7 +1,7 @@
 //! A pass over a long trace with two threads: one decodes records, the other computes figures.
 //!
 //! A switch or wakeup usually fits into 32 bytes. Other records are handed over as bytes, and decoded by a [`Decoder`] that starts with
-//! the reader's state at the begin of this pass:
+//! the reader's state at the start of this pass:
 //!
 //! ```text
 //!  Reader -> Feeder: | switch | wakeup | switch, more | record | wakeup | ...   a batch, to the analysis

@@ -97,7 +97,7 @@ impl Write for Counted<'_> {
     }
 }
 
-/// The tile that contains a time, given the begins of the tiles.
+/// The tile that contains a time, given the starts of the tiles.
 fn tile_at(starts: &[u64], time: u64) -> usize {
     starts.partition_point(|&start| start <= time).saturating_sub(1)
 }

@@ -343,7 +343,7 @@ impl Extract {
         self.lanes.cpus().iter().zip(0..).filter(|(lane, _)| lane.seen).map(|(_, cpu)| cpu)
     }
 
-    /// Closes open intervals. Returns the begin and the end of the trace, in nanoseconds of its clock.
+    /// Closes open intervals. Returns the start and the end of the trace, in nanoseconds of its clock.
     ///
     /// # Errors
     ///

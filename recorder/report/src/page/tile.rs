@@ -1,4 +1,4 @@
-//! Tiles: the exact events of an interval, packed, with the state of all lanes at its begin.
+//! Tiles: the exact events of an interval, packed, with the state of all lanes at its start.
 //!
 //! A tile can be unfolded without the others: it begins with the state of every CPU and thread. The layout is in `docs/reference/page.md`.
 

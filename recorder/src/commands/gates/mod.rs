@@ -52,7 +52,7 @@ pub enum GatesError {
         "--on-disturbed: {0:?} cannot be disturbed: only the length of a span can; gate on span(NAME), or omit --on-disturbed"
     )]
     NeverDisturbed(String),
-    /// There is no report of the recording to judge.
+    /// There is no report of the recording to evaluate the gates on.
     #[error("no verdict: the analysis of the recording is incomplete")]
     NoReport,
     /// The trace cannot be read.

@@ -25,7 +25,7 @@ fn serve(name: &str, content: &[u8]) -> Server {
 }
 
 impl Server {
-    /// The server's answer to a request.
+    /// The server's response to a request.
     fn ask(&self, request: &str) -> String {
         let mut peer = TcpStream::connect(self.address).expect("it listens");
         peer.write_all(request.as_bytes()).expect("sent");

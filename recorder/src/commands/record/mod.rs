@@ -268,7 +268,7 @@ fn record(
     };
     let is_series = plan.flight.rotate.is_some() || plan.mode == Mode::Circular;
     let given = given(&plan, owner);
-    // COMMAND for snapshots needs them at once.
+    // The command of --on-trigger needs its files at once.
     let given_others = if plan.flight.on_trigger.is_some() { Given::AtOnce } else { given };
     let series = place.as_ref().filter(|_| is_series);
     let retained = Retained::find(&plan.flight, series, given_others)?;

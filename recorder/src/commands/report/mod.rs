@@ -76,7 +76,7 @@ pub enum ReportError {
     /// An option needs a single trace.
     #[error("{0} needs a single trace: name one")]
     OneOnly(&'static str),
-    /// The gates cannot be judged.
+    /// The gates cannot be evaluated.
     #[error(transparent)]
     Gates(#[from] GatesError),
     /// The stacks cannot be shown.

@@ -22,7 +22,7 @@
   // The slice of a lane at a time, with its true begin and end. Null if unknown, or not in this page.
   async function slice(kind, id, time) {
     const { kept, tiles } = trace;
-    // Each tile has the begin of its first slices, even if earlier tiles are not in the page.
+    // Each tile has the start of its first slices, even if earlier tiles are not in the page.
     const place = trace.keptFrom(trace.tileAt(time));
     if (place === kept.length) return null;
     const tile = await fx.store.loadTile(kept[place]);
@@ -65,7 +65,7 @@
     return lane?.taken.get(lane.at(end - 1)) ?? null;
   }
 
-  // The wakeup at the begin of a slice, or at the begin of the wait before it.
+  // The wakeup at the start of a slice, or at the start of the wait before it.
   async function wakeOf(thread, start, state) {
     let time = start;
     let now = state;
