@@ -76,7 +76,7 @@ pub struct HookCommand {
     arguments: Vec<String>,
 }
 
-/// The reason why a text is not a command.
+/// The reason why a string is not a command.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum HookCommandError {
@@ -147,7 +147,7 @@ pub enum Rotate {
     Time(TimeSpan),
 }
 
-/// The reason why a text is neither a size nor a time.
+/// The reason why a string is neither a size nor a time.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum RotateError {

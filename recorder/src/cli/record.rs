@@ -142,11 +142,11 @@ pub struct RecordArgs {
     #[arg(short, long, value_name = "USER", help_heading = WHAT)]
     pub user: Option<UserSpec>,
 
-    /// Output file, `-` for a pipe; the endings .gz and .zst compress
+    /// Output file, `-` for a pipe; the extensions .gz and .zst compress
     ///
-    /// Default: COMMAND's name with the ending .fxt, system.fxt for -a, pid-N.fxt for -p. An existing file is kept, with .old added to its
-    /// name. fxtrec writes to a FIFO or device only if it is named here and belongs to you or root. With `-`, the trace goes to standard
-    /// output, and COMMAND's standard output goes to standard error.
+    /// Default: COMMAND's name with the extension .fxt, system.fxt for -a, pid-N.fxt for -p. An existing file is kept, with .old added to
+    /// its name. fxtrec writes to a FIFO or device only if it is named here and belongs to you or root. With `-`, the trace goes to
+    /// standard output, and COMMAND's standard output goes to standard error.
     #[arg(short, long, value_name = "FILE", help_heading = OUTPUT)]
     pub output: Option<PathBuf>,
 

@@ -269,7 +269,7 @@ impl Service {
     fn grant(&self, who: &Credentials, wanted: &Selection) -> Result<Granted, ControllerError> {
         let granted = self.policy.permits(who, wanted).map_err(denied)?;
         if granted.kernel.is_own() && granted.kernel.has_more_than_scheduling() {
-            let why = "sched:own cannot be combined with irq, syscall and uprobe, which are about the whole machine; \
+            let why = "sched:own cannot be combined with irq, syscall and uprobe, which cover the whole machine; \
                        use sched, or another session";
             return Err(bad("categories", why));
         }
