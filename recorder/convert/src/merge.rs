@@ -194,7 +194,7 @@ pub fn merge(sources: &[Source], how: &How, out: &mut dyn Write) -> Result<Repor
     merge_as(sources, how, None, out)
 }
 
-/// [`merge`], with other texts if there is a redactor.
+/// [`merge`], with other strings if there is a redactor.
 pub(crate) fn merge_as(
     sources: &[Source],
     how: &How,

@@ -110,7 +110,7 @@ impl<'a> Rows<'a> {
         }
     }
 
-    /// A text for the next row of a table.
+    /// A string for the next row of a table.
     pub(crate) fn text(&mut self, table: Table, text: &str) -> Cell {
         self.sheets[table as usize].as_mut().map_or(Cell::NULL, |sheet| sheet.text(text))
     }

@@ -483,7 +483,7 @@ fn default_output(args: &RecordArgs) -> PathBuf {
     name.into()
 }
 
-/// The file's ending selects the compression. Any other ending means plain FXT, except those of
+/// The file's extension selects the compression. Any other extension means plain FXT, except those of
 /// compressions that fxtrec does not support.
 fn compression(path: &Path) -> Result<Compression, PlanError> {
     let ending = path.extension().and_then(OsStr::to_str).unwrap_or("").to_ascii_lowercase();

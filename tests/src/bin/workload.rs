@@ -95,7 +95,7 @@ fn threads(pairs: usize, rounds: usize) {
     });
 }
 
-/// Threads that repeatedly compute for some milliseconds and then sleep.
+/// Threads that repeatedly compute for a few milliseconds and then sleep.
 fn slices(threads: usize, rounds: usize) {
     std::thread::scope(|scope| {
         for number in 0..threads {
@@ -265,7 +265,7 @@ fn be(name: &std::ffi::CStr, real_time: bool) {
     }
 }
 
-/// A thread `latecomer` that is woken repeatedly by a real-time thread `hog`, which then keeps the CPU for some milliseconds: each wakeup
+/// A thread `latecomer` that is woken repeatedly by a real-time thread `hog`, which then keeps the CPU for a few milliseconds: each wakeup
 /// is at least that late, whatever else the machine does.
 fn late(rounds: usize, millis: u64) {
     let (mut reader, mut writer) = UnixStream::pair().expect("a pair of sockets");

@@ -16,7 +16,7 @@ use fxtrec_tests::trace::Trace;
 use fxtrec_tests::wait::SetOnDrop;
 use serde_json::Value;
 
-/// The number of functions of the program that takes long to read: several times as many as in a debug build of fxtrec.
+/// The number of functions of the program that takes a long time to read: several times as many as in a debug build of fxtrec.
 const FUNCTIONS: usize = 500_000;
 
 /// How often a thread of another process waits for a second thread during `run`: tens of thousands of times a second.

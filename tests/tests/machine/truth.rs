@@ -204,7 +204,7 @@ fn a_process_that_got_the_id_of_one_just_ended_is_recorded_to_its_end() {
     if !may_record() {
         return;
     }
-    // The kernel releases a task some milliseconds after its id becomes free.
+    // The kernel releases a task a few milliseconds after its id becomes free.
     for source in ["perf", "bpf", "ftrace"] {
         for scope in ["app", "all"] {
             let options = ["--source", source, "--scope", scope];

@@ -119,7 +119,7 @@ impl Mapping {
     }
 
     /// Populates pages in advance, so that recording takes no page faults; all of
-    /// them, unless that would take long. A failure has no other effect.
+    /// them, unless that would take a long time. A failure has no other effect.
     pub(in crate::provider) fn populate(&self) {
         let bytes = self.bytes.get().min(MAX_POPULATED_BYTES);
         // SAFETY: the advice changes no content, even if the memory is in use.

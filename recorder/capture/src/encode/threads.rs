@@ -600,7 +600,7 @@ pub struct OutgoingState {
     pub detail: Option<Detail>,
 }
 
-/// The kernel's states that share an FXT state with a more common one, in the order of their texts.
+/// The kernel's states that share an FXT state with a more common one, in the order of their strings.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Detail {
     Preempted,

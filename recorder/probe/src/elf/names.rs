@@ -83,7 +83,7 @@ fn cpp_names<'a>(raw: &'a str, steps: &mut usize) -> Option<Names<'a>> {
     (!full.is_empty()).then_some(Names { raw, full: Cow::Owned(full), short: Cow::Owned(short) })
 }
 
-/// A text that cannot grow.
+/// A string that cannot grow.
 struct Bounded {
     text: String,
     most: usize,

@@ -113,7 +113,7 @@ pub enum Category {
     Application(String),
 }
 
-/// The reason why a text is not a category.
+/// The reason why a string is not a category.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum CategoryError {

@@ -45,7 +45,7 @@ fn run(options: &[&str], base: &[u64], new: &[u64]) -> (bool, String) {
 
 const MAX: [&str; 2] = ["--metric", "wakeup.max"];
 
-/// The texts of all measures that are compared by default.
+/// The strings of all measures that are compared by default.
 #[test]
 fn what_is_compared_by_default_can_be_read() {
     for text in OF_COMMAND.iter().chain(&OF_MACHINE) {

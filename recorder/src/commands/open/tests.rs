@@ -6,7 +6,7 @@ use super::*;
 
 const TOKEN: &str = "0123456789abcdef";
 
-/// A server for some bytes, and a handle to stop it.
+/// A server for a few bytes, and a handle to stop it.
 struct Server {
     address: SocketAddr,
     path: String,

@@ -138,7 +138,7 @@ impl Sources {
         }
         for (header, files) in &self.csv {
             let (files, columns) = (files.join(", "), columns(table, header));
-            // Nothing is auto-detected. The parallel reader is off, since it may mistake line breaks in texts for ends of rows.
+            // Nothing is auto-detected. The parallel reader is off, since it may mistake line breaks in strings for ends of rows.
             reads.push(format!(
                 "SELECT * FROM read_csv([{files}], columns = {{{columns}}}, auto_detect = false, header = true, delim = ',', \
                  quote = '\"', escape = '\"', nullstr = '', allow_quoted_nulls = false, parallel = false, \

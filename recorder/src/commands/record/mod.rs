@@ -156,7 +156,7 @@ fn record(
     // Declared before the source, so that its definitions are dropped after the events that use them.
     let bpf = kernel.bpf();
     let may_use_bpf = matches!(plan.source, SourceChoice::Auto | SourceChoice::Bpf);
-    // It takes long, and the other CPUs have nothing to do until the programs are loaded.
+    // It takes a long time, and the other CPUs have nothing to do until the programs are loaded.
     let read_symbols = || KernelSymbols::read(&Linux);
     let symbols = (may_use_bpf || plan.stacks.is_some())
         .then(|| thread::Builder::new().name("fxtrec-symbols".to_owned()).spawn(read_symbols).ok())

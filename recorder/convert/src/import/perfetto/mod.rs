@@ -2,7 +2,7 @@
 //!
 //! ```text
 //!   file --> packets --> decoder --> items, each alone --> sort --> player --> importer
-//!            unpacked    interned texts, clocks,           by time  who runs,
+//!            unpacked    interned strings, clocks,         by time  who runs,
 //!                        tracks, threads                            open slices
 //! ```
 //!

@@ -28,7 +28,7 @@ pub(super) struct Probes {
     catalog: Arc<Catalog>,
     spans: Spans,
     interrupts: Interrupts,
-    /// A buffer for texts, reused for each sample.
+    /// A buffer for strings, reused for each sample.
     scratch: String,
 }
 
