@@ -404,7 +404,7 @@ fn places(rounds: usize) {
     });
 }
 
-/// Creates a process in the cgroup of a folder, which differs from its own, and prints its id. Linux 5.7.
+/// Creates a process in the cgroup of a directory, which differs from its own, and prints its id. Linux 5.7.
 fn born(folder: &str) {
     const CLONE_INTO_CGROUP: u64 = 1 << 33;
     let folder = std::fs::File::open(folder).expect("a cgroup");

@@ -14,7 +14,7 @@ use serde_json::Value;
 
 const WORKLOAD: &str = env!("CARGO_BIN_EXE_workload");
 
-/// The report on a trace in the folder.
+/// The report on a trace in the directory.
 fn report(folder: &Folder, trace: &str, option: &str) -> String {
     folder.fxtrec(["report", trace, option, "--include-recorder"]).expect(0).stdout
 }

@@ -12,7 +12,7 @@ use fxtrec_tests::skip::skip;
 
 const PLANTED: &str = env!("CARGO_BIN_EXE_planted");
 
-/// The kernel's counts for the disk of a folder: the number of writes done, and the sum of their times in milliseconds.
+/// The kernel's counts for the disk of a directory: the number of writes done, and the sum of their times in milliseconds.
 fn writes_below(folder: &Path) -> Option<(u64, u64)> {
     let device = fs::metadata(folder).expect("it is there").dev();
     let (major, minor) = (nix::sys::stat::major(device), nix::sys::stat::minor(device));

@@ -24,7 +24,7 @@ const PLANTED: &str = env!("CARGO_BIN_EXE_planted");
 /// The maximum number of recordings until one is complete.
 const ATTEMPTS: usize = 5;
 
-/// A recording in a separate folder.
+/// A recording in a separate directory.
 struct Recorded {
     folder: Folder,
     /// COMMAND's output.

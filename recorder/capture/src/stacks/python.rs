@@ -183,7 +183,7 @@ impl Functions {
     }
 }
 
-/// The name of a file without folders, but with the last folder if the name alone says little, as in `json/__init__.py`.
+/// The name of a file without directories, but with the last directory if the name alone says little, as in `json/__init__.py`.
 fn short(path: &str) -> &str {
     let name = path.rfind('/').map_or(0, |at| at + 1);
     if !path[name..].starts_with("__") || name == 0 {

@@ -50,9 +50,9 @@ pub struct Setup {
     /// How process ids become koids.
     pub koids: Koids,
     pub policy: Policy,
-    /// A folder that only the daemon can read.
+    /// A directory that only the daemon can read.
     pub private_folder: PathBuf,
-    /// The folder for unnamed files with data that waits to be sent.
+    /// The directory for unnamed files with data that waits to be sent.
     pub spool_folder: PathBuf,
     /// The most data that may wait to be sent, in bytes.
     pub spool_limit: u64,

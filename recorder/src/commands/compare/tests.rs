@@ -7,7 +7,7 @@ use crate::cli::{Cli, Command};
 use crate::commands::trace_file::tests::through_a_pipe;
 use crate::report::scene::{Leaves, Scene};
 
-/// A folder with a trace for each of `waits`, in which a thread waits for a CPU that many
+/// A directory with a trace for each of `waits`, in which a thread waits for a CPU that many
 /// microseconds.
 fn traces(side: &str, waits: &[u64], folder: &TempDir) -> Vec<String> {
     let write = |(at, wait): (usize, &u64)| {

@@ -20,7 +20,7 @@ use nix::sys::resource::{Resource, getrlimit, setrlimit};
 
 use crate::Outcome;
 
-/// A program of this package, which is in the parent folder of the running one.
+/// A program of this package, which is in the parent directory of the running one.
 pub(crate) fn program(name: &str) -> PathBuf {
     let own = std::env::current_exe().expect("a program knows its own path");
     let profile = own.ancestors().nth(2).expect("it is in deps/");
