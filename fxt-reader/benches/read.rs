@@ -52,7 +52,7 @@ fn trace() -> Vec<u8> {
     bytes
 }
 
-/// The same trace with the other byte order: all words except those of texts are swapped.
+/// The same trace with the other byte order: all words except those of strings are swapped.
 fn big_endian(little: &[u8]) -> Vec<u8> {
     const METADATA: u64 = 0;
     const PROVIDER_INFO: u64 = 1;

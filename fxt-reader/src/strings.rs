@@ -11,11 +11,11 @@ use rustc_hash::FxHashMap;
 pub(crate) struct Strings {
     dense: Vec<Option<Box<str>>>,
     sparse: FxHashMap<u16, Box<str>>,
-    /// The memory of the texts and of the hash map's entries, in bytes.
+    /// The memory of the strings and of the hash map's entries, in bytes.
     text_bytes: usize,
 }
 
-/// The allocator's overhead for a text.
+/// The allocator's overhead for a string.
 const TEXT_BYTES: usize = 16;
 
 /// The maximum memory that an entry of the hash map takes.

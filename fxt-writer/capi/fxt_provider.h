@@ -65,7 +65,7 @@ typedef struct fxt_site {
 // Samples of time series.
 #define FXT_COUNTER_EVENT 1
 
-// An operation begins that may end on another thread.
+// The beginning of an operation that may end on another thread.
 #define FXT_ASYNC_BEGIN_EVENT 5
 
 // An instant event within such an operation.
@@ -74,13 +74,13 @@ typedef struct fxt_site {
 // The end of such an operation.
 #define FXT_ASYNC_END_EVENT 7
 
-// A flow begins in the duration around this event.
+// The beginning of a flow, in the duration around this event.
 #define FXT_FLOW_BEGIN_EVENT 8
 
 // A point on a flow.
 #define FXT_FLOW_STEP_EVENT 9
 
-// A flow ends in the duration around this event.
+// The end of a flow, in the duration around this event.
 #define FXT_FLOW_END_EVENT 10
 
 // The value of an argument; `kind` selects the member.

@@ -21,7 +21,7 @@ pub(crate) fn check_no_nul(content: &str) -> Result<(), EncodeError> {
     }
 }
 
-/// Makes a string that any record accepts from arbitrary bytes: ends it before the first NUL, replaces invalid UTF-8 by U+FFFD, and
+/// Turns arbitrary bytes into a string that any record accepts: ends it before the first NUL, replaces invalid UTF-8 with U+FFFD, and
 /// truncates it to 32 000 bytes at a character boundary. Borrows when nothing has to change.
 ///
 /// ```

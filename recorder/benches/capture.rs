@@ -4,7 +4,7 @@
 //! cargo bench -p fxtrec --bench capture
 //! ```
 //!
-//! All figures are per event; switches and wake-ups alternate.
+//! All figures are per event; switches and wakeups alternate.
 
 mod synthetic;
 

@@ -137,7 +137,7 @@ fn own_folder(xdg: Option<OsString>, home: Option<OsString>) -> Option<PathBuf> 
     xdg.and_then(absolute).or_else(|| Some(home.and_then(absolute)?.join(".config")))
 }
 
-/// Whether the file does not exist, or is in another user's folder, as HOME may be after su.
+/// Whether the file does not exist, or is in another user's directory, as HOME may be after su.
 fn is_out_of_reach(error: &SettingsError) -> bool {
     let kinds = [ErrorKind::NotFound, ErrorKind::NotADirectory, ErrorKind::PermissionDenied];
     matches!(error, SettingsError::Read { source, .. } if kinds.contains(&source.kind()))

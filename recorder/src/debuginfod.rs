@@ -8,7 +8,7 @@
 //!   DEBUGINFOD_URLS   URL/buildid/abcdef…/debuginfo   -->   ~/.cache/fxtrec/debuginfod/.build-id/ab/cdef….debug
 //! ```
 //!
-//! The cache has the layout of `/usr/lib/debug`, so it is one more folder of debug files. The file for a build id never changes, so a
+//! The cache has the layout of `/usr/lib/debug`, so it is one more directory of debug files. The file for a build id never changes, so a
 //! cached file is never fetched again; the files that were fetched first are removed when the cache is full.
 
 use std::cmp::Reverse;
@@ -189,7 +189,7 @@ impl Debuginfod {
         probe.status().map_err(DebuginfodError::NoCurl)?;
         let path = folder.join("fxtrec/debuginfod");
         let failed = |source| DebuginfodError::Cache { path: path.clone(), source };
-        // The user's own folder, on a path that the user has named.
+        // The user's own directory, on a path that the user has named.
         std::fs::create_dir_all(folder).map_err(|error| failed(error.into()))?;
         let top = Directory::open(folder, Trusted::with(None)).map_err(failed)?;
         let parts = ["fxtrec", "debuginfod", ".build-id"];
@@ -260,7 +260,7 @@ impl Debuginfod {
             .stdout(Stdio::piped())
             .stderr(Stdio::null());
         let mut curl = curl.spawn()?;
-        // A server need not send the length of its answer.
+        // A server need not send the length of its response.
         let copied = match curl.stdout.take() {
             Some(from) => io::copy(&mut from.take(self.limits.file + 1), &mut file.file),
             None => Ok(0),
@@ -318,7 +318,7 @@ impl Debuginfod {
     }
 }
 
-/// The folder of this name, created if missing.
+/// The directory of this name, created if missing.
 fn inside(at: &Directory, name: &OsStr) -> Result<Directory, WalkError> {
     match at.make(name) {
         Err(error) if error.kind() != io::ErrorKind::AlreadyExists => Err(error.into()),
@@ -326,7 +326,7 @@ fn inside(at: &Directory, name: &OsStr) -> Result<Directory, WalkError> {
     }
 }
 
-/// The user's folder for data that can be fetched again.
+/// The user's directory for data that can be fetched again.
 fn own_folder(xdg: Option<OsString>, home: Option<OsString>) -> Option<PathBuf> {
     let absolute = |path: OsString| Some(PathBuf::from(path)).filter(|path| path.is_absolute());
     xdg.and_then(absolute).or_else(|| Some(home.and_then(absolute)?.join(".cache")))
@@ -550,7 +550,7 @@ mod tests {
         };
         assert!(refused("  ").contains("DEBUGINFOD_URLS is not set"));
         assert!(refused("http://127.0.0.1 file:///etc").contains("'file:///etc' is not a URL"));
-        // The path of the cache leads into another user's folder.
+        // The path of the cache leads into another user's directory.
         std::os::unix::fs::symlink("/proc/self", home.path().join("fxtrec")).expect("room");
         assert!(refused("http://127.0.0.1").contains("cannot use the cache"));
     }

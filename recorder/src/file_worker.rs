@@ -84,7 +84,7 @@ enum Question<'a> {
     Hold { path: OsString, version: FileVersion },
     /// The source lines of an address in a file.
     Lines { path: Cow<'a, str>, build_id: Cow<'a, [u8]>, folders: Vec<OsString>, address: u64 },
-    /// Look again for a file with line information, because a file was added to the folders.
+    /// Look again for a file with line information, because a file was added to the directories.
     Again { build_id: Cow<'a, [u8]> },
 }
 

@@ -416,7 +416,7 @@ def not_whole(all_traces, rows):
 
 
 CHECKS = {
-    "p99 of wake-up latency by commit": p99_by_commit,
+    "p99 of wakeup latency by commit": p99_by_commit,
     "The ten worst waits of the fleet": worst_waits,
     "All antagonists of the ten worst waits": antagonists,
     "Which cgroups took the CPU": taken_by_cgroup,

@@ -14,7 +14,7 @@ const [fxtrec, engine, file, converted] = process.argv.slice(2);
 const add = (map, key, value) => map.set(key, (map.get(key) ?? 0n) + value);
 
 /**
- * The content of the file according to fxtrec: for each thread, its slices, their time and its wake-ups, and the number of events with each
+ * The content of the file according to fxtrec: for each thread, its slices, their time and its wakeups, and the number of events with each
  * name. Some kernels do not report every switch. A thread then gets one CPU before it has left another. When it left that one is unknown,
  * and so is its time.
  */
@@ -70,7 +70,7 @@ async function main() {
     // ftrace events have wakers, and make threads runnable at once.
     const woken = converted ? "waker_utid IS NOT NULL" : "state = 'W'";
     const wakeups = `SELECT tid, count(*) FROM thread_state JOIN thread USING (utid) WHERE ${woken} GROUP BY tid`;
-    compare("wake-ups", await of(wakeups), told.wakeups);
+    compare("wakeups", await of(wakeups), told.wakeups);
     // Moves are ftrace events there.
     if (converted) told.events.delete("migrate");
     compare("events", await of("SELECT name, count(*) FROM slice WHERE category = 'sched' GROUP BY name"), told.events);

@@ -1,5 +1,5 @@
 """Builds traces with Perfetto's own messages, converts them, and compares the whole output of `fxtrec dump` with the input: slices,
-wake-ups, states, names, stacks, flows, counters, gaps and the trace's description of itself must be the same, and nothing more.
+wakeups, states, names, stacks, flows, counters, gaps and the trace's description of itself must be the same, and nothing more.
 
     perfetto_import.py FXTREC FOLDER
 """

@@ -2,7 +2,7 @@
 //
 //   node perfetto_path.js FXTREC ENGINE FILE...       ENGINE is the folder of a Perfetto UI
 //
-// The engine of v52 reads no wakers from FXT: its importer skips the argument. So it gets the switches and wake-ups of the file as the
+// The engine of v52 reads no wakers from FXT: its importer skips the argument. So it gets the switches and wakeups of the file as the
 // kernel events that they were derived from, in Perfetto's own format.
 //
 // The path of an interval is computed here twice, from the same records: by Perfetto's rules, and by those of docs/reference/why.md. The
@@ -27,7 +27,7 @@ const BUNDLE = { cpu: 1, event: 2, compact: 4 };
 const EVENT = { at: 1, pid: 2, switched: 4, waking: 20 };
 const SWITCH = { comm: 1, pid: 2, prio: 3, state: 4, nextComm: 5, nextPid: 6, nextPrio: 7 };
 const WAKING = { comm: 1, pid: 2, prio: 3 };
-/* Only in this form, wake-ups have the flags that indicate an interrupt. */
+/* Only in this form, wakeups have the flags that indicate an interrupt. */
 const COMPACT = { comms: 5, at: 7, pid: 8, cpu: 9, prio: 10, comm: 11, flags: 12 };
 const HARD_INTERRUPT = 8;
 
@@ -35,12 +35,12 @@ const HARD_INTERRUPT = 8;
 const BITS = { running: 0, new: 0, blocked: 1, suspended: 4, dead: 16, dying: 32 };
 const BITS_OF_BLOCKED = { D: 2, I: 128 };
 
-/* Maximum time in nanoseconds between a waker's last moment on its CPU and the wake-up on this one: `fxtrec why` reports "underway". */
+/* Maximum time in nanoseconds between a waker's last moment on its CPU and the wakeup on this one: `fxtrec why` reports "underway". */
 const UNDERWAY = 50_000_000n;
 /* The maximum number of threads that are followed in a chain. */
 const MOST_DEEP = 48;
 
-/** The switches and wake-ups of a file, in order. */
+/** The switches and wakeups of a file, in order. */
 function scheduling(file) {
     const out = [];
     const running = new Map();
@@ -69,7 +69,7 @@ function asFtrace(records) {
     const utsname = Buffer.concat([text(SYSTEM.sysname, "Linux"), text(SYSTEM.release, "6.1.0")]);
     const packets = [packet(bytes(PACKET.system, bytes(SYSTEM.utsname, utsname)))];
     for (const [index, record] of records.entries()) {
-        // Events of one CPU stay in order. A wake-up by a thread may be on any CPU.
+        // Events of one CPU stay in order. A wakeup by a thread may be on any CPU.
         const isFree = record.wakes !== undefined && !record.isInterrupt;
         const others = isFree ? [records[index - 1], records[index + 1]] : [];
         const beside = others.find((other) => other?.at === record.at && other.wakes === undefined);
@@ -139,7 +139,7 @@ class Threads {
         entry.isRunning = by.does === "runs";
     }
 
-    /* The wake-up that begins the executing span around an entry, by Perfetto's definition, or undefined. */
+    /* The wakeup that begins the executing span around an entry, by Perfetto's definition, or undefined. */
     span(entry) {
         const entries = this.of.get(entry.thread);
         for (let index = entry.index; index >= 0; index -= 1) if (this.isBegin(entries[index])) return entries[index];
@@ -303,7 +303,7 @@ function explained(file) {
 function rule(thread, found, link) {
     if (link.state === "unknown") return "before a thread's first record, or unknown to fxtrec for another reason";
     if (link.state === "underway") return "the waker has left its CPU";
-    if (found === undefined) return "nobody, by Perfetto, which knows no earlier wake-up or no end";
+    if (found === undefined) return "nobody, by Perfetto, which knows no earlier wakeup or no end";
     if (found === thread) return "the waiting thread itself, by Perfetto, which sees no span of the waker";
     return "before the sleep of a waker";
 }

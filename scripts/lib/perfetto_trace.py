@@ -1,6 +1,6 @@
 """Writes a Perfetto trace as tracebox records a busy machine: perfetto_trace.py EVENTS FILE
 
-Eight CPUs have switches and wake-ups in compact bundles, and one event in four is a line that a program prints. Each CPU's bundles of a
+Eight CPUs have switches and wakeups in compact bundles, and one event in four is a line that a program prints. Each CPU's bundles of a
 tenth of a second are written together, so events of eight CPUs are as far out of order as in traces of tracebox.
 """
 
@@ -8,7 +8,7 @@ import sys
 
 CPUS, THREADS = 8, 50
 ROUND_NS = 12_000
-# Two rounds: each has a wake-up and two switches, and prints the beginning or the end of a span.
+# Two rounds: each has a wakeup and two switches, and prints the beginning or the end of a span.
 EVENTS_OF_TWO = 8
 ROUNDS, BUNDLES = 256, 32
 

@@ -58,7 +58,7 @@ impl PublicCopy {
     /// Makes a copy.
     ///
     /// # Panics
-    /// When the folder for temporary files cannot be written to.
+    /// When the directory for temporary files cannot be written to.
     pub fn new() -> PublicCopy {
         let folder = tempfile::tempdir().expect("a folder for temporary files");
         let copy = PublicCopy { folder };

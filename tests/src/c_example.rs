@@ -18,7 +18,7 @@ fn header() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../fxt-writer/capi")
 }
 
-/// Builds the example in a folder, with flags that select the library to use.
+/// Builds the example in a directory, with flags that select the library to use.
 ///
 /// # Panics
 /// When it does not compile.
@@ -26,7 +26,7 @@ pub fn build(folder: &Path, library: &[&str]) -> PathBuf {
     compile(&header().join("examples/provider.c"), folder, library)
 }
 
-/// Builds a source in a folder, with flags that select the library to use.
+/// Builds a source in a directory, with flags that select the library to use.
 fn compile(source: &Path, folder: &Path, library: &[&str]) -> PathBuf {
     let program = folder.join(source.file_stem().expect("a name"));
     let (compiler, language) = match source.extension().is_some_and(|kind| kind == "cpp") {
@@ -71,7 +71,7 @@ pub fn compile_strictly(folder: &Path, [c, cpp]: [&str; 2]) {
     }
 }
 
-/// Builds the example in a folder, with the static library.
+/// Builds the example in a directory, with the static library.
 ///
 /// # Panics
 /// When it does not compile.
@@ -79,7 +79,7 @@ pub fn build_statically(folder: &Path) -> PathBuf {
     compile_statically(&header().join("examples/provider.c"), folder)
 }
 
-/// Builds the example for C++ in a folder, with the static library.
+/// Builds the example for C++ in a directory, with the static library.
 ///
 /// # Panics
 /// When it does not compile.
@@ -87,7 +87,7 @@ pub fn build_cpp(folder: &Path) -> PathBuf {
     compile_statically(&header().join("examples/provider.cpp"), folder)
 }
 
-/// Installs headers and libraries below a folder.
+/// Installs headers and libraries below a directory.
 ///
 /// # Panics
 /// When that fails.
@@ -96,7 +96,7 @@ pub fn install(prefix: &Path) {
     succeed(install.arg(prefix).arg("--built").arg(libraries()));
 }
 
-/// Builds the example for C++ with the flags that pkg-config finds below a folder.
+/// Builds the example for C++ with the flags that pkg-config finds below a directory.
 ///
 /// # Panics
 /// When it finds nothing, or the example does not compile.
@@ -113,8 +113,8 @@ pub fn build_by_pkg_config(prefix: &Path, folder: &Path) -> PathBuf {
     program
 }
 
-/// Builds both examples with the targets that CMake finds below a folder: the one for C++ with the static library, the one for C with the
-/// shared library.
+/// Builds both examples with the targets that CMake finds below a directory: the one for C++ with the static library, the one for C with
+/// the shared library.
 ///
 /// # Panics
 /// When it finds nothing, or an example does not compile.
@@ -140,7 +140,7 @@ pub fn build_by_cmake(prefix: &Path, folder: &Path) -> [PathBuf; 2] {
     ["cpp", "c"].map(|name| build.join(name))
 }
 
-/// Builds a source in a folder, with the static library.
+/// Builds a source in a directory, with the static library.
 ///
 /// # Panics
 /// When it does not compile.

@@ -1,4 +1,4 @@
-//! Runs fxtrec to its end in a separate folder.
+//! Runs fxtrec to its end in a separate directory.
 
 use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
@@ -9,7 +9,7 @@ use tempfile::TempDir;
 use crate::binary;
 use crate::process::end_with_thread;
 
-/// A folder that fxtrec runs in. Gone when dropped.
+/// A directory that fxtrec runs in. Gone when dropped.
 #[derive(Debug)]
 pub struct Folder(TempDir);
 
@@ -34,10 +34,10 @@ impl Done {
 }
 
 impl Folder {
-    /// An empty folder.
+    /// An empty directory.
     ///
     /// # Panics
-    /// When the folder for temporary files cannot be written to.
+    /// When the directory for temporary files cannot be written to.
     pub fn new() -> Folder {
         Folder(tempfile::tempdir().expect("a folder for temporary files"))
     }
@@ -49,7 +49,7 @@ impl Folder {
     /// The path of a file in it, as a word of a command line.
     ///
     /// # Panics
-    /// When the path of the folder for temporary files is not UTF-8.
+    /// When the path of the directory for temporary files is not UTF-8.
     pub fn text(&self, name: &str) -> String {
         self.path(name).into_os_string().into_string().expect("a plain path")
     }

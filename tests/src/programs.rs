@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-/// A program or library in a folder of its own. Gone when dropped.
+/// A program or library in a directory of its own. Gone when dropped.
 #[derive(Debug)]
 pub struct Built {
     folder: tempfile::TempDir,
@@ -18,12 +18,12 @@ impl Built {
     /// The path in the form that specs and commands have.
     ///
     /// # Panics
-    /// When the path of the folder for temporary files is not UTF-8.
+    /// When the path of the directory for temporary files is not UTF-8.
     pub fn text(&self) -> &str {
         self.path.to_str().expect("a plain path")
     }
 
-    /// The folder, for files next to it.
+    /// The directory, for files next to it.
     pub fn folder(&self) -> &Path {
         self.folder.path()
     }

@@ -35,7 +35,7 @@ impl Quota {
         Quota::below(root, &format!("fxtrec-{label}-{}", std::process::id()), micros)
     }
 
-    /// Creates one below this folder, whose version of cgroups is determined from the files in it; `None` if none can be created.
+    /// Creates one below this directory, whose version of cgroups is determined from the files in it; `None` if none can be created.
     ///
     /// # Panics
     /// When the cgroup does not accept a quota.

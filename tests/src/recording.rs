@@ -32,7 +32,7 @@ pub fn record(options: &[&str], command: &[&str]) -> Recording {
     record_in(&Folder::new(), options, command)
 }
 
-/// The same with a folder in which fxtrec and COMMAND run; the trace is t.fxt in it.
+/// The same with a directory in which fxtrec and COMMAND run; the trace is t.fxt in it.
 ///
 /// # Panics
 /// When fxtrec fails, COMMAND fails, or the recording lacks something.

@@ -61,7 +61,7 @@ pub struct Wakeup {
     pub interrupt: bool,
     pub interrupt_kind: Option<String>,
     pub interrupt_name: Option<String>,
-    /// How long before the wake-up the waker sent the packet that caused it, if there was one.
+    /// How long before the wakeup the waker sent the packet that caused it, if there was one.
     pub sent: Option<u64>,
     /// The bytes of the disk request whose completion did it, if one did, who submitted it, how long before, and when the disk got it.
     pub request_bytes: Option<u64>,
@@ -74,7 +74,7 @@ pub struct Wakeup {
 pub struct Trace {
     /// All switches, in the order of the file.
     pub switches: Vec<Switch>,
-    /// All wake-ups, in the order of the file.
+    /// All wakeups, in the order of the file.
     pub wakeups: Vec<Wakeup>,
     /// The last name of each thread, and its process.
     pub threads: HashMap<u64, (String, u64)>,

@@ -115,7 +115,7 @@ impl Reader<'static> {
     /// a separate thread reads and decompresses while the caller processes
     /// records.
     ///
-    /// The thread starts after some MiB of trace, if there is more than one CPU and a thread can be
+    /// The thread starts after a few MiB of trace, if there is more than one CPU and a thread can be
     /// started. The records, errors and [`summary`](Self::summary) are the same. The thread passes on
     /// the result of each read of `input` at once and is never more than a few MiB ahead. Dropping
     /// the reader does not wait for the thread, which then ends when its current read returns. If

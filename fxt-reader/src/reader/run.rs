@@ -31,7 +31,7 @@ pub trait Visitor {
     /// not pass the item on by reference, the compiler never builds these items in memory.
     fn visit(&mut self, item: &Item<'_>) -> bool;
 
-    /// Called after all records in the buffer, before the reader reads more of the trace, which may take long. A visitor
+    /// Called after all records in the buffer, before the reader reads more of the trace, which may take a long time. A visitor
     /// that gathers records passes them on here.
     fn dry(&mut self) {}
 }

@@ -91,7 +91,7 @@ impl Arg {
     ///
     /// # Safety
     ///
-    /// The member of the value that `kind` names must be the one that was set, and texts must live at least as long as `'a`.
+    /// The member of the value that `kind` names must be the one that was set, and strings must live at least as long as `'a`.
     pub(crate) unsafe fn held<'a>(&self) -> Held<'a> {
         // SAFETY: each reads the member that the kind names, guaranteed by the caller.
         unsafe {

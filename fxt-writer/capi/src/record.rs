@@ -16,17 +16,17 @@ use crate::site::CSite;
 pub const FXT_INSTANT_EVENT: u32 = 0;
 /// Samples of time series.
 pub const FXT_COUNTER_EVENT: u32 = 1;
-/// An operation begins that may end on another thread.
+/// The beginning of an operation that may end on another thread.
 pub const FXT_ASYNC_BEGIN_EVENT: u32 = 5;
 /// An instant event within such an operation.
 pub const FXT_ASYNC_INSTANT_EVENT: u32 = 6;
 /// The end of such an operation.
 pub const FXT_ASYNC_END_EVENT: u32 = 7;
-/// A flow begins in the duration around this event.
+/// The beginning of a flow, in the duration around this event.
 pub const FXT_FLOW_BEGIN_EVENT: u32 = 8;
 /// A point on a flow.
 pub const FXT_FLOW_STEP_EVENT: u32 = 9;
-/// A flow ends in the duration around this event.
+/// The end of a flow, in the duration around this event.
 pub const FXT_FLOW_END_EVENT: u32 = 10;
 
 /// A duration that has begun; all zero if there is none.

@@ -68,7 +68,7 @@ pub struct Lease {
 
 impl Engine {
     /// Lets threads hold [leases](Lease). False if the kernel does not support that, and in oneshot mode: there, durable records are in the
-    /// same buffer, after records that refer to them in pieces that were reserved earlier. May take some milliseconds in a process of many
+    /// same buffer, after records that refer to them in pieces that were reserved earlier. May take a few milliseconds in a process of many
     /// threads.
     pub fn lend(&self) -> bool {
         let ready = self.config.mode != Mode::Oneshot && barrier::ready();

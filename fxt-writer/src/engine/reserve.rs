@@ -212,7 +212,7 @@ pub(super) struct Wait {
     deadline: Option<Instant>,
     /// Whether the record counts as dropped if there is no reason to wait.
     counted: bool,
-    /// Whether room may become free without a wake-up.
+    /// Whether room may become free without a wakeup.
     polls: bool,
 }
 

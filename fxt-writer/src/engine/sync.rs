@@ -30,13 +30,13 @@ pub(super) fn try_lock<T>(mutex: &Mutex<T>) -> Option<MutexGuard<'_, T>> {
     }
 }
 
-/// Waits for a wake-up, or until `timeout`, if any, has passed.
+/// Waits for a wakeup, or until `timeout`, if any, has passed.
 pub(super) fn wait<'a, T>(
     condvar: &Condvar,
     guard: MutexGuard<'a, T>,
     timeout: Option<Duration>,
 ) -> MutexGuard<'a, T> {
-    // The model has no clock: there, every wait must end by a wake-up.
+    // The model has no clock: there, every wait must end by a wakeup.
     match timeout {
         Some(timeout) if !cfg!(loom) => {
             condvar

@@ -14,7 +14,7 @@ use crate::layout::Field;
 const FLUSH_AT_END: Duration = Duration::from_millis(500);
 
 /// How long [`Builder::init`] waits for an expected manager to answer whether a session runs. Usually
-/// that takes some milliseconds.
+/// that takes a few milliseconds.
 const ANSWER: Duration = Duration::from_millis(500);
 
 /// The reason why a process cannot become a provider.
@@ -41,8 +41,8 @@ pub enum InitError {
 ///
 /// Under `fxtrec -- COMMAND` it returns when trace points record, so that the first events of a short
 /// program are in the trace as well. If `FXTREC_PROVIDER_SOCKET` is set or the daemon's socket exists, it waits until a session runs, or
-/// until the manager answers that no session runs: usually some milliseconds, at most half a second. Otherwise it returns at once. A thread
-/// looks for managers for as long as the process runs.
+/// until the manager answers that no session runs: usually a few milliseconds, at most half a second. Otherwise it returns at once. A
+/// thread looks for managers for as long as the process runs.
 ///
 /// # Errors
 ///

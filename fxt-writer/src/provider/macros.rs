@@ -157,7 +157,7 @@ macro_rules! __provider_correlated {
     };
 }
 
-/// An operation begins that may end on another thread; its events have the
+/// Begins an operation that may end on another thread; its events have the
 /// same category and id. See [`unique_id`](crate::provider::unique_id).
 ///
 /// ```
@@ -216,7 +216,7 @@ macro_rules! __provider_async_span {
     };
 }
 
-/// A flow begins in the duration around this: an arrow to the duration around
+/// Begins a flow in the duration around this: an arrow to the duration around
 /// the next event of the same category, name and id.
 ///
 /// ```

@@ -26,7 +26,7 @@ const ENABLED: Field = Field::new(62, 62);
 /// The maximum number of bytes in a category or a name.
 const MAX_BYTES: usize = MAX_PROVIDER_NAME_BYTES;
 
-/// Whether a text can be a category or name: 1 to 255 bytes, without a NUL or a
+/// Whether a string can be a category or name: 1 to 255 bytes, without a NUL or a
 /// newline.
 const fn is_good(text: &str) -> bool {
     let bytes = text.as_bytes();
@@ -40,7 +40,7 @@ const fn is_good(text: &str) -> bool {
     !bytes.is_empty() && bytes.len() <= MAX_BYTES
 }
 
-/// A valid version of a text, which is never freed.
+/// A valid version of a string, which is never freed.
 fn leaked_text(text: &str) -> &'static str {
     let mut end = text.len().min(MAX_BYTES);
     while !text.is_char_boundary(end) {
@@ -73,8 +73,8 @@ impl Site {
         Self { category, name, word: AtomicU64::new(0) }
     }
 
-    /// A trace point whose texts are known only at run time. Invalid texts do not
-    /// panic: they are cut, and invalid characters are replaced. The texts and
+    /// A trace point whose strings are known only at run time. Invalid strings do not
+    /// panic: they are cut, and invalid characters are replaced. The strings and
     /// the trace point are never freed.
     #[must_use]
     pub fn leaked(category: &str, name: &str) -> &'static Self {

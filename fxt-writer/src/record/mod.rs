@@ -152,7 +152,7 @@ pub struct Wakeup<A> {
 }
 
 impl<A> Wakeup<A> {
-    /// This wake-up with other arguments.
+    /// This wakeup with other arguments.
     #[inline(always)]
     pub fn with_args<B>(self, args: B) -> Wakeup<B> {
         let Wakeup { cpu, time, thread, args: _ } = self;

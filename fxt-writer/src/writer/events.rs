@@ -77,23 +77,23 @@ events! {
     /// Samples of a time series: each argument is one value; `id` distinguishes
     /// counters of the same name.
     counter(id: u64) => EventKind::Counter { id };
-    /// An operation begins on this thread.
+    /// Begins an operation on this thread.
     duration_begin() => EventKind::DurationBegin;
-    /// The innermost operation of this thread ends.
+    /// Ends the innermost operation of this thread.
     duration_end() => EventKind::DurationEnd;
     /// An operation that began at `time` and ended at `end`.
     duration_complete(end: Ticks) => EventKind::DurationComplete { end };
-    /// An operation that may span threads begins; `id` correlates its events.
+    /// Begins an operation that may span threads; `id` correlates its events.
     async_begin(id: u64) => EventKind::AsyncBegin { id };
     /// A point within an operation that may span threads.
     async_instant(id: u64) => EventKind::AsyncInstant { id };
-    /// An operation that may span threads ends.
+    /// Ends an operation that may span threads.
     async_end(id: u64) => EventKind::AsyncEnd { id };
-    /// A flow begins in the duration around this event; `id` correlates its
+    /// Begins a flow in the duration around this event; `id` correlates its
     /// events.
     flow_begin(id: u64) => EventKind::FlowBegin { id };
     /// A point within a flow.
     flow_step(id: u64) => EventKind::FlowStep { id };
-    /// A flow ends.
+    /// Ends a flow.
     flow_end(id: u64) => EventKind::FlowEnd { id };
 }

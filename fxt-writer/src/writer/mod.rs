@@ -135,7 +135,7 @@ impl<L: Lanes> Writer<L> {
         self.write(&Initialization { ticks_per_second })
     }
 
-    /// Writes a record that the caller has built, with texts and threads from
+    /// Writes a record that the caller has built, with strings and threads from
     /// [`text`](Self::text) and [`thread`](Self::thread).
     ///
     /// # Errors

@@ -1,6 +1,6 @@
 //! A simulated machine: it produces the records of the kernel for any number of CPUs.
 //!
-//! On each CPU, two threads alternate, and each wakes the other before it is switched out: one wake-up and one switch in turn, like `perf
+//! On each CPU, two threads alternate, and each wakes the other before it is switched out: one wakeup and one switch in turn, like `perf
 //! bench sched pipe`.
 
 use fxt_writer::{Koid, ThreadName};

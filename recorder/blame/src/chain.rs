@@ -43,7 +43,7 @@ const MOST_HOLDERS: usize = 64;
 /// Maximum number of entries searched for the threads that had the CPUs during a wait.
 const MOST_LOOKS: u64 = 50_000_000;
 
-/// The maximum time, in nanoseconds, until a woken thread is runnable after its waker has begun the wake-up and left its CPU. It takes
+/// The maximum time, in nanoseconds, until a woken thread is runnable after its waker has begun the wakeup and left its CPU. It takes
 /// microseconds, unless a host has taken away the target CPU.
 const MOST_UNDERWAY: u64 = 50_000_000;
 
@@ -338,7 +338,7 @@ impl Walk<'_> {
                 self.tried = false;
                 Some(later)
             }
-            // The wake-up is not in the file: the next step is unknown.
+            // The wakeup is not in the file: the next step is unknown.
             (Ended::NotYet, Some(mut later)) if blocked.syscall == Some(later.syscall) => {
                 self.is_unasked((&mut later.then, &mut later.next), from).then_some(later)
             }
@@ -463,7 +463,7 @@ impl Walk<'_> {
         Some(Box::new(frame))
     }
 
-    /// What a waker did during the wait that it ended, or why that is not followed. `then` is its activity when the wake-up was recorded.
+    /// What a waker did during the wait that it ended, or why that is not followed. `then` is its activity when the wakeup was recorded.
     fn waker(
         &mut self,
         (waker, then): (Index, Id),
@@ -559,7 +559,7 @@ impl Walk<'_> {
     }
 }
 
-/// Whether this represents the end of a wait whose wake-up is not in the file.
+/// Whether this represents the end of a wait whose wakeup is not in the file.
 fn is_missed(entry: &Entry) -> bool {
     entry.state == State::Unknown && entry.reason() == Reason::NoWakeup
 }

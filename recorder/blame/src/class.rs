@@ -5,7 +5,7 @@ use fxtrec_sched::State;
 /// The object for which a blocked thread waits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Class {
-    /// A lock, a condition variable, or perhaps the end of a thread: all of them are futexes.
+    /// A lock, a condition variable, or perhaps a join: all of them are futexes.
     Lock,
     /// The end of a thread, if the recording distinguishes such futexes.
     Join,

@@ -15,7 +15,7 @@ pub enum Cause {
     Migrate,
     /// When the scheduler requested a switch.
     NeedResched,
-    /// The waker of each wake-up, a thread or an interrupt.
+    /// The waker of each wakeup, a thread or an interrupt.
     Waker,
     /// The system call in which a thread blocked.
     Syscall,

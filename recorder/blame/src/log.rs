@@ -33,7 +33,7 @@ use crate::origins::Origin;
 use crate::threads::Index;
 use crate::track::{About, Begin, By, Lock, OnCpu, Reason, Request};
 
-/// Number of slots of 32 bytes that are kept. A wake-up takes one; a switch usually one, at most three.
+/// Number of slots of 32 bytes that are kept. A wakeup takes one; a switch usually one, at most three.
 pub const MOST: usize = 6_000_000;
 
 /// Number of slots filled before the first search for entries that can be forgotten.
@@ -67,7 +67,7 @@ enum Kind {
     Nothing,
     /// A thread has a CPU. The link is the CPU's previous entry; the detail is the time taken from the slice, if any.
     Slice,
-    /// The detail is the waker. For a wake-up by a packet, its upper half is the time from the sending of the packet to the wake-up.
+    /// The detail is the waker. For a wakeup by a packet, its upper half is the time from the sending of the packet to the wakeup.
     WokenBy,
     WokenByPacket,
     WokenByInterrupt,
@@ -140,7 +140,7 @@ impl Entry {
         }
     }
 
-    /// The thread that woke it, and the activity of that thread at that time; `None` unless the interval begins with a wake-up.
+    /// The thread that woke it, and the activity of that thread at that time; `None` unless the interval begins with a wakeup.
     pub fn woken(&self) -> Option<(By, Id)> {
         match self.kind {
             Kind::WokenBy | Kind::WokenByPacket => {
@@ -211,10 +211,10 @@ pub struct Log {
     quotas: FxHashMap<u32, u32>,
     /// The lock, for intervals in which the thread was blocked on a lock.
     locks: FxHashMap<u32, Lock>,
-    /// The request, for intervals that begin with a wake-up by its completion, and the activity at that time of the thread that made the
+    /// The request, for intervals that begin with a wakeup by its completion, and the activity at that time of the thread that made the
     /// request.
     requests: FxHashMap<u32, (Request, Id)>,
-    /// Threads whose first event was a wake-up, and that existed before.
+    /// Threads whose first event was a wakeup, and that existed before.
     existed: FxHashSet<Index>,
     /// While no entries are kept: the last lock of each thread, and when the thread began to wait for it.
     locks_before: FxHashMap<Index, (u64, Lock)>,

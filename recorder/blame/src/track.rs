@@ -31,7 +31,7 @@ use crate::{Causes, trigger};
 /// The provider name of fxtrec in a trace, and the category of its events about the recording.
 pub const FXTREC: &str = "fxtrec";
 
-/// The category of the scheduler's events other than switches and wake-ups.
+/// The category of the scheduler's events other than switches and wakeups.
 pub const SCHED: &str = "sched";
 
 /// Maximum number of gaps that are distinguished; anything that began before the oldest is doubtful from its beginning.

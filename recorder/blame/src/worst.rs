@@ -5,7 +5,7 @@
 //!   delay            from                                  able                     to
 //! ```
 //!
-//! A wait that no thread ends, such as a sleep, ends at a time that the thread chose: the delay begins at the wake-up.
+//! A wait that no thread ends, such as a sleep, ends at a time that the thread chose: the delay begins at the wakeup.
 
 /// How many of the longest delays of each thread are examined: some may turn out not to be delays.
 pub const KEPT: usize = 4;
@@ -33,8 +33,8 @@ impl Delay {
         self.to - self.from
     }
 
-    /// The rest of the delay if the thread waited for the end of a thread of another process, such as a shell that waits for its child: it
-    /// is late only from the wake-up on. `last_slice_of_waker` is the beginning of the waker's last slice, if the waker has ended. A thread
+    /// The rest of the delay if the thread waited for a thread of another process to exit, such as a shell that waits for its child: it
+    /// is late only from the wakeup on. `last_slice_of_waker` is the beginning of the waker's last slice, if the waker has ended. A thread
     /// of the same process may have released a lock and then ended by chance, so callers pass it only for other processes.
     pub fn without_end(self, last_slice_of_waker: Option<u64>) -> Delay {
         match last_slice_of_waker {

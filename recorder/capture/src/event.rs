@@ -34,7 +34,7 @@ impl std::fmt::Debug for Comm {
     }
 }
 
-/// Which tracepoint reported a wake-up.
+/// Which tracepoint reported a wakeup.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum WakeKind {
     /// `sched_wakeup`: a thread became runnable.
@@ -137,7 +137,7 @@ pub struct Wake {
     /// The thread that runs on the CPU where this was recorded.
     pub current: Tid,
     pub by: Waker,
-    /// For a first wake-up: whether the new thread belongs to the process of `current`, if the source reports that.
+    /// For a first wakeup: whether the new thread belongs to the process of `current`, if the source reports that.
     pub same_process: Option<bool>,
     /// Whether its process is in scope now, if the kernel chooses.
     pub in_scope: Option<bool>,
@@ -145,7 +145,7 @@ pub struct Wake {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Waker {
-    /// Unknown: an interrupt may have completed a wake-up that another CPU began.
+    /// Unknown: an interrupt may have completed a wakeup that another CPU began.
     Unknown,
     Task(Tid),
     /// A hard or soft interrupt.
@@ -287,7 +287,7 @@ pub enum Kind {
     Kept(Kept),
     /// The thread that the next event wakes begins to wait in a queue that is or was throttled.
     Queued(Throttle),
-    /// The cause of the interrupt that does the next wake-up of this CPU.
+    /// The cause of the interrupt that does the next wakeup of this CPU.
     Origin(Origin),
     /// A thread is moved from one CPU's queue to another's.
     Moved {
@@ -304,7 +304,7 @@ pub enum Kind {
     Skipped,
     /// Events between the last event of this CPU and this one are missing.
     Lost(Loss),
-    /// Non-scheduler events between the last event of this CPU and this one are missing, but no switch or wake-up.
+    /// Non-scheduler events between the last event of this CPU and this one are missing, but no switch or wakeup.
     LostOthers(LostOthers),
     /// Forks, exits and changes of names are missing on this CPU; the number, if they were counted.
     LostLives {

@@ -29,7 +29,7 @@ use fxtrec_units::{Cpu, Nanos};
 /// The number of stored periods; calm periods are merged.
 const MOST_PERIODS: usize = 512;
 
-/// Shorter delays do not explain a loss, in nanoseconds.
+/// The shortest delay that can explain a loss, in nanoseconds.
 const NOTABLE: u64 = 1_000_000;
 
 /// A cause must account for this part of the time in which the thread did not sleep voluntarily.

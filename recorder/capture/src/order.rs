@@ -43,8 +43,8 @@ pub const WINDOW: Nanos = Nanos(100_000_000);
 /// [`WINDOW`] while the queues of all CPUs are crowded.
 pub const CROWDED_WINDOW: Nanos = Nanos(10_000_000);
 
-/// Queues are crowded from this number of events on, which takes some MiB: events that leave the caches before their turn cost half as much
-/// again.
+/// Queues are crowded from this number of events on, which takes a few MiB: events that leave the caches before their turn cost half as
+/// much again.
 const CROWDED: usize = 128 * 1024;
 
 /// Queues are also crowded when a single CPU has this many events, half of what its queue holds. If the window were longer than the other

@@ -94,7 +94,7 @@ impl CpuRing {
         let (loss, lives) = self.divide(count, aside);
         let mut push = |kind| queue.push(Event { time, kind });
         match loss {
-            // Switches and wake-ups have separate lanes.
+            // Switches and wakeups have separate lanes.
             Some(Loss { events: Some(count), at_most, switch_records: 0 })
                 if self.options.tracepoints.is_empty() =>
             {

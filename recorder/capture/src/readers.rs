@@ -171,7 +171,7 @@ impl<R: ReadRing> Readers<R> {
             });
             let batch = Batch { rings: lent.collect(), look: Look::NONE };
             if !batch.rings.is_empty() {
-                // The thread waits for nothing but requests. If it has ended, this becomes apparent when nothing is returned.
+                // The thread waits for nothing but requests. If it has ended, the missing result shows that.
                 let _ = reader.jobs.send(batch);
                 busy.push(reader);
             }

@@ -54,7 +54,7 @@ pub struct SwitchLayout {
     states: StateTable,
 }
 
-/// The fields of a wake-up tracepoint.
+/// The fields of a wakeup tracepoint.
 #[derive(Clone, Debug)]
 pub struct WakeLayout {
     kind: WakeKind,

@@ -99,7 +99,7 @@ pub struct Causes {
     pub futex: bool,
     /// Which kernel lock a thread waits for. The same applies as for futexes.
     pub kernel_lock: bool,
-    /// The waker of each wake-up, a thread or an interrupt.
+    /// The waker of each wakeup, a thread or an interrupt.
     pub waker: bool,
     /// The cause of an interrupt that woke a thread.
     pub interrupt_kind: bool,
@@ -143,7 +143,7 @@ impl Causes {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct SchedEvents {
     pub switches: u64,
-    /// For the tracepoints of wake-ups and of moves between queues.
+    /// For the tracepoints of wakeups and of moves between queues.
     pub others: u64,
 }
 

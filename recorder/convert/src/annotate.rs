@@ -28,7 +28,7 @@ const PROCESS: Koid = Koid(0x7fff_0000);
 const NAME: &str = "fxtrec why";
 const CATEGORY: &str = "why";
 
-/// The maximum length of a text in a record; the sentence of an incident may be longer.
+/// The maximum length of a string in a record; the sentence of an incident may be longer.
 const MOST_TEXT: usize = 1024;
 
 /// The contents of a slice on a track.
@@ -150,7 +150,7 @@ fn slice<W: Write>(
     Ok(writer.duration_end(to, track, CATEGORY, &name, &[])?)
 }
 
-/// Cuts a text to the maximum length of a name.
+/// Cuts a string to the maximum length of a name.
 fn short(whole: &str) -> std::borrow::Cow<'_, str> {
     let end = (0..=MOST_TEXT.min(whole.len())).rev().find(|end| whole.is_char_boundary(*end));
     text::clean(&whole.as_bytes()[..end.unwrap_or(0)])

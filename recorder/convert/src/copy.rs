@@ -60,7 +60,7 @@ pub(super) trait Translate {
     }
 }
 
-/// The role of a text in a record.
+/// The role of a string in a record.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Role<'a> {
     /// The name of a process, thread or other kernel object.

@@ -94,8 +94,8 @@ pub fn cut(
     cut_by(Maker::Cut, &[], reader, window, out)
 }
 
-/// [`cut`] for any `maker`. `sections` are whole records that come after those of the window and before the counts of the recording; the
-/// last one switches back to the section of `maker`.
+/// Like [`cut`], for any `maker`. `sections` are whole records that come after those of the window and before the counts of the recording;
+/// the last one switches back to the section of `maker`.
 ///
 /// # Errors
 ///
@@ -117,7 +117,7 @@ pub fn cut_by(
 /// The scope of a part that contains some threads of a recording of all threads.
 const SCOPE: &str = "cut";
 
-/// Replaces the scope of the recording by that of the piece.
+/// Replaces the scope of the recording with that of the piece.
 struct NarrowScope;
 
 impl Translate for NarrowScope {

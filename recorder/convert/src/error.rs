@@ -9,7 +9,7 @@ use super::import::ImportError;
 use fxt_reader::Nanos;
 use fxtrec_sink::outfile::OutFileError;
 
-/// A position in a text, counted from 1. Columns count bytes.
+/// A position in text, counted from 1. Columns count bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Position {
     pub line: u64,
@@ -64,7 +64,7 @@ pub enum ConvertError {
         Nanos(end.0.saturating_sub(begin.0))
     )]
     Outside { begin: Nanos, end: Nanos },
-    /// A text does not have the required format.
+    /// A string does not have the required format.
     #[error("{at}: {problem}")]
     Malformed {
         at: Position,

@@ -194,7 +194,7 @@ pub fn merge(sources: &[Source], how: &How, out: &mut dyn Write) -> Result<Repor
     merge_as(sources, how, None, out)
 }
 
-/// [`merge`], with other texts if there is a redactor.
+/// [`merge`], with other strings if there is a redactor.
 pub(crate) fn merge_as(
     sources: &[Source],
     how: &How,
@@ -545,7 +545,7 @@ fn plan(
     Ok(plans)
 }
 
-/// Koids for a thread of this koid that show the same Linux id, as if other threads had had the id before it.
+/// Koids that show the Linux id of the thread with this koid, as if the id had belonged to other threads before.
 fn same_id(koid: u64) -> impl Iterator<Item = u64> {
     let is_thread = koid < FIRST_NEW_KOID;
     let owners = if is_thread { FIRST_NEW_KOID >> ID_BITS } else { 0 };

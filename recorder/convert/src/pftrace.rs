@@ -1,7 +1,7 @@
 //! Writes a trace as Perfetto packets, for any version of Perfetto's tools.
 //!
 //! ```text
-//!   switches, wake-ups --> events of ftrace, in a bundle for each CPU
+//!   switches, wakeups --> events of ftrace, in a bundle for each CPU
 //!   names              --> process trees; tracks of threads and processes
 //!   spans, counters    --> track events
 //!   stacks             --> samples, at the end

@@ -4,8 +4,8 @@
 //!   records of a trace --> copy, which asks about each text --> Redactor: kept | pseudonym --> records of another one
 //! ```
 //!
-//! A text is kept if fxtrec or the kernel uses it in every trace (a state, a system call). All other texts are replaced: a text that is not
-//! known to be harmless may be confidential.
+//! A string is kept if fxtrec or the kernel uses it in every trace (a state, a system call). All other strings are replaced: a string that
+//! is not known to be harmless may be confidential.
 
 use std::cell::RefCell;
 use std::collections::BTreeMap;
@@ -159,7 +159,7 @@ pub(crate) fn is_fxtrec(name: &str) -> bool {
     rest.is_some_and(|rest| rest.is_empty() || rest.starts_with(['-', ' ']))
 }
 
-/// The kind of secret that a text may be; `None` if it is known not to be secret.
+/// The kind of secret that a string may be; `None` if it is known not to be secret.
 fn secret_of(role: Role<'_>, text: &str, of_fxtrec: bool) -> Option<Secret> {
     let is_public = |category: &str| of_fxtrec && PUBLIC_CATEGORIES.contains(&category);
     match role {
@@ -221,7 +221,7 @@ impl Redactor {
         Redactor { key: RandomState::new(), secrets: secrets.to_vec() }
     }
 
-    /// The pseudonym of a text, if it must be replaced.
+    /// The pseudonym of a string, if it must be replaced.
     pub(crate) fn text(&self, role: Role<'_>, text: &str, of_fxtrec: bool) -> Option<String> {
         let secret = secret_of(role, text, of_fxtrec)?;
         if secret == Secret::Functions
@@ -245,7 +245,7 @@ impl Redactor {
         self.replacement(secret, text)
     }
 
-    /// The replacement for a text of this kind, if requested.
+    /// The replacement for a string of this kind, if requested.
     fn replacement(&self, secret: Secret, text: &str) -> Option<String> {
         if !self.secrets.contains(&secret) || text.is_empty() {
             return None;
@@ -286,7 +286,7 @@ pub fn redact(
     merge_as(&[source], &how, Some(&Redactor::new(secrets)), out)
 }
 
-/// All texts of a trace that could be replaced, each with its number of occurrences. Texts in bulk data are not included.
+/// All strings of a trace that could be replaced, each with its number of occurrences. Strings in bulk data are not included.
 ///
 /// # Errors
 ///
@@ -331,7 +331,7 @@ impl Translate for Texts {
     }
 }
 
-/// A translation that also replaces texts, for the records of one provider.
+/// A translation that also replaces strings, for the records of one provider.
 pub(crate) struct Redacting<'a, T> {
     pub(crate) inner: &'a T,
     pub(crate) redactor: Option<&'a Redactor>,

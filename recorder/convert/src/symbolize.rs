@@ -40,7 +40,7 @@ pub use reader::serve;
 /// Where to look for files, in addition to the recorded paths and `/usr/lib/debug`.
 #[derive(Clone, Debug)]
 pub struct Where {
-    /// Folders with the same layout as `/usr/lib/debug`.
+    /// Directories with the same layout as `/usr/lib/debug`.
     pub debug_folders: Vec<PathBuf>,
     /// A kernel image with symbols.
     pub vmlinux: Option<PathBuf>,

@@ -1,6 +1,6 @@
 //! Tables as comma-separated values (RFC 4180), with a header.
 //!
-//! An empty field is null. Texts are always quoted, so an empty text is not null. Numbers have as many digits as are needed to read back
+//! An empty field is null. Strings are always quoted, so an empty text is not null. Numbers have as many digits as are needed to read back
 //! the same value.
 
 use std::fs::File;

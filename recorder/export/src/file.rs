@@ -18,7 +18,7 @@ pub(crate) const TRACE_ID: Column =
 
 /// A file of a table, in its format.
 pub(crate) trait Output: Send {
-    /// Writes a row group; if it is of a table of events, the rows are written in the order of time. `write` may remove the texts of the
+    /// Writes a row group; if it is of a table of events, the rows are written in the order of time. `write` may remove the strings of the
     /// group.
     fn write(&mut self, group: &mut Group) -> Result<(), WriteError>;
 

@@ -181,8 +181,8 @@ fn create(path: PathBuf, inputs: &[&Path]) -> Result<(File, Target), ExportError
 }
 
 impl Export {
-    /// Writes the tables of traces below a folder, each trace in its own folders: `FOLDER/TABLE/day=DAY/trace_id=ID/TABLE.EXTENSION`. A
-    /// trace that was exported before is replaced.
+    /// Writes the tables of traces below a directory, each trace in its own directories:
+    /// `FOLDER/TABLE/day=DAY/trace_id=ID/TABLE.EXTENSION`. A trace that was exported before is replaced.
     ///
     /// # Errors
     /// Returns [`ExportError`]. Earlier traces are then complete, and no file of the failed trace has changed.
@@ -214,7 +214,7 @@ impl Export {
                 make_folder(&path, owner)
                     .map_err(|source| ExportError::Create { path: path.clone(), source })?;
             }
-            // With both files in the folder, an engine would read the trace twice.
+            // With both files in the directory, an engine would read the trace twice.
             let others = Format::ALL.into_iter().filter(|format| *format != self.format);
             let mut others = others.map(|other| path.join(format!("{table}.{}", other.name())));
             if let Some(other) = others.find(|other| other.symlink_metadata().is_ok()) {

@@ -119,7 +119,7 @@ fn field(column: &Column) -> Result<Type> {
         .build()
 }
 
-/// The texts of a row group, by their numbers.
+/// The strings of a row group, by their numbers.
 struct Texts {
     words: [ByteArray; Word::TEXTS.len()],
     others: Vec<ByteArray>,

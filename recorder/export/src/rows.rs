@@ -15,7 +15,7 @@ use crate::sheet::{Cell, Sheet, Word};
 use crate::stacks::Stacks;
 use crate::thread_table::{Gone, IDLE, Person, ThreadTable};
 
-/// The categories of fxtrec's own events, and of scheduler events other than switches and wake-ups.
+/// The categories of fxtrec's own events, and of scheduler events other than switches and wakeups.
 const OWN: [&str; 2] = ["fxtrec", "sched"];
 
 /// The process that reads files of other programs for a recorder, and its threads.
@@ -110,7 +110,7 @@ impl<'a> Rows<'a> {
         }
     }
 
-    /// A text for the next row of a table.
+    /// A string for the next row of a table.
     pub(crate) fn text(&mut self, table: Table, text: &str) -> Cell {
         self.sheets[table as usize].as_mut().map_or(Cell::NULL, |sheet| sheet.text(text))
     }
@@ -383,7 +383,7 @@ impl Observer for Rows<'_> {
             Some(said) if is_in && before.state.is_waiting() => said.held,
             _ => 0,
         };
-        // A thread that is switched in without a recorded wait was woken, but its wake-up was not recorded.
+        // A thread that is switched in without a recorded wait was woken, but its wakeup was not recorded.
         let complete = change.length().is_some() && (!is_in || before.state.is_waiting());
         self.state(thread, &before, time, (complete, throttled));
         if after.is_blocked() {

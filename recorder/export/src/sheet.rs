@@ -21,11 +21,11 @@ pub(crate) const SLIP_ROWS: usize = 1 << 12;
 /// The rows that are split into columns at once.
 const BLOCK: usize = 1 << 9;
 
-/// A value of a row: a number, the bits of a double, or the number of a text.
+/// A value of a row: a number, the bits of a double, or the number of a string.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Cell(pub(crate) i64);
 
-/// Texts that are in very many rows; they need no lookup.
+/// Strings that are in very many rows; they need no lookup.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Word {
     Running,
@@ -93,7 +93,7 @@ impl Cell {
         Cell(i64::from_ne_bytes(number.to_ne_bytes()))
     }
 
-    /// Predefined words have negative numbers, other texts have the numbers from 0.
+    /// Predefined words have negative numbers, other strings have the numbers from 0.
     #[inline(always)]
     pub(crate) fn word(word: Word) -> Cell {
         Cell(-1 - word as i64)
@@ -108,9 +108,9 @@ pub(crate) struct Sheet {
     trace: Option<Box<str>>,
     /// The values of the rows, one row after the other.
     cells: Vec<Cell>,
-    /// The texts of the row group.
+    /// The strings of the row group.
     texts: FxHashMap<Box<str>, i64>,
-    /// The texts that are not handed over yet.
+    /// The strings that are not handed over yet.
     new_texts: Vec<Box<str>>,
     /// The rows of the row group so far.
     rows: usize,
@@ -122,7 +122,7 @@ pub(crate) struct Slip {
     pub(crate) table: Table,
     trace: Option<Box<str>>,
     cells: Vec<Cell>,
-    /// The next texts by number.
+    /// The next strings by number.
     texts: Vec<Box<str>>,
     /// Whether the row group ends with it.
     pub(crate) is_last: bool,
@@ -140,7 +140,7 @@ impl Sheet {
         }
     }
 
-    /// Adds a row; its texts must be from this sheet. True when it is time to hand over the rows.
+    /// Adds a row; its strings must be from this sheet. True when it is time to hand over the rows.
     #[inline(always)]
     #[must_use]
     pub(crate) fn push<const N: usize>(&mut self, row: &[Cell; N]) -> bool {
@@ -150,7 +150,7 @@ impl Sheet {
         self.rows.is_multiple_of(SLIP_ROWS)
     }
 
-    /// A text for the next row. There are never more texts than cells.
+    /// A string for the next row. There are never more strings than cells.
     pub(crate) fn text(&mut self, text: &str) -> Cell {
         if let Some(&number) = self.texts.get(text) {
             return Cell(number);
@@ -190,7 +190,7 @@ pub(crate) struct Group {
     /// The id of the trace, if rows have one.
     pub(crate) trace: Option<Box<str>>,
     pub(crate) columns: Vec<Vec<i64>>,
-    /// Indexed by number; known texts are left out.
+    /// Indexed by number; known strings are left out.
     pub(crate) texts: Vec<Box<str>>,
 }
 
@@ -322,7 +322,7 @@ mod tests {
                 let slip = sheet.take(false).expect("rows");
                 assert_eq!(slip.is_last, row + 1 == ROWS);
                 ended += usize::from(slip.is_last);
-                // Each row group has its own texts.
+                // Each row group has its own strings.
                 let begins = row + 1 == SLIP_ROWS || row > ROWS;
                 assert_eq!(slip.texts.len(), usize::from(begins), "{row}");
             }

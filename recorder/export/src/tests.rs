@@ -16,7 +16,7 @@ use parquet::record::{Field, Row};
 use super::*;
 use crate::sheet::ROWS;
 
-/// A folder with a trace in it, and its tables.
+/// A directory with a trace in it, and its tables.
 struct ExportRun {
     folder: tempfile::TempDir,
     exported: Exported,
@@ -499,7 +499,7 @@ fn planted_links_are_not_followed_and_inputs_not_overwritten() {
     export().to_folder(&[&trace], &folder.path().join("out")).expect("exported");
     assert_eq!(fs::read_to_string(&target).expect("there"), "precious");
     assert!(!fs::symlink_metadata(inner.join("wait.parquet")).expect("there").is_symlink());
-    // A file in place of the folder is kept.
+    // A file in place of the directory is kept.
     let error = export().to_folder(&[&trace], &target).expect_err("it is a file");
     assert!(error.to_string().contains("target"), "{error}");
     assert_eq!(fs::read_to_string(&target).expect("there"), "precious");

@@ -10,7 +10,7 @@ pub(super) enum Kind {
     Name,
     /// Digits, optionally with a fraction.
     Number,
-    /// A text, without its quotes.
+    /// A string, without its quotes.
     Text(String),
     /// One of `> >= < <= = == != ~ !~ ( ) .`.
     Sign,

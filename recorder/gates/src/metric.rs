@@ -6,16 +6,16 @@ use std::str::FromStr;
 /// A duration that is measured for each thread; `docs/reference/figures.md` has the definitions.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Metric {
-    /// From the wake-up of a thread that was not able to run to its next switch in.
+    /// From the wakeup of a thread that was not able to run to its next switch in.
     Wakeup,
     /// From a switch out in a state that can run to the next switch in.
     Preemption,
     RunQueue,
     /// From a switch in to the next switch out.
     Slice,
-    /// From a switch out in a waiting state other than `D` to the wake-up.
+    /// From a switch out in a waiting state other than `D` to the wakeup.
     Blocked,
-    /// From a switch out in the state `D` to the wake-up.
+    /// From a switch out in the state `D` to the wakeup.
     BlockedUninterruptible,
     /// The part of a slice in which the virtual CPU did not run.
     Steal,

@@ -46,7 +46,7 @@ pub enum What {
 /// Something that begins and ends on a thread.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Lasting {
-    /// A thread's turn, from a wake-up to the next sleep.
+    /// A thread's turn, from a wakeup to the next sleep.
     Turn,
     /// A span of this name that an application records.
     Span(String),

@@ -88,7 +88,7 @@ impl Event {
 const EVENTS: [(Event, &str); 4] = [
     (Event::Out, "threads that are switched out"),
     (Event::In, "threads that are switched in"),
-    (Event::Waking, "wake-ups"),
+    (Event::Waking, "wakeups"),
     (Event::Clock, "samples of a clock"),
 ];
 
@@ -126,7 +126,7 @@ struct Wait {
     chain: Chain,
 }
 
-/// Offsets of the other thread of a switch or wake-up in the tracepoint's data.
+/// Offsets of the other thread of a switch or wakeup in the tracepoint's data.
 #[derive(Clone, Copy, Debug)]
 struct Places {
     next: usize,

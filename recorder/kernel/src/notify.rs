@@ -98,7 +98,7 @@ fn inherited(description: &str) -> Option<UnixDatagram> {
     Some(socket.into())
 }
 
-/// The longest message, in bytes: a path and the name of a variable. Longer texts are truncated.
+/// The longest message, in bytes: a path and the name of a variable. Longer strings are truncated.
 pub const MOST_BYTES: usize = libc::PATH_MAX as usize + 64;
 
 /// The variables by which systemd requests watchdog messages: how often, in microseconds, and from which process.
@@ -124,7 +124,7 @@ pub enum Notice {
 }
 
 impl Notice {
-    /// The message as sent. systemd treats each line as a variable, so line breaks become blanks.
+    /// The message as sent. systemd treats each line as a variable, so line breaks become spaces.
     pub fn to_bytes(&self) -> Vec<u8> {
         let mut message = match self {
             Notice::Ready => READY.to_vec(),

@@ -28,7 +28,7 @@ pub struct MappedCode {
     pub deleted: bool,
 }
 
-/// The folder of a process in `/proc`. It never becomes the directory of a later process with the same number.
+/// The directory of a process in `/proc`. It never becomes the directory of a later process with the same number.
 #[derive(Debug)]
 pub struct Folder(OwnedFd);
 

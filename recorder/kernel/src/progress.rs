@@ -127,7 +127,7 @@ pub struct Counted<R> {
     alone: bool,
 }
 
-/// The content of `file`, with its own line on standard error if that is a terminal and reading takes over a second.
+/// Reads `file`; shows the progress on a line of its own on standard error, if that is a terminal and reading takes over a second.
 pub fn watch(file: File) -> Counted<File> {
     let length = file.metadata().ok().filter(std::fs::Metadata::is_file).map(|facts| facts.len());
     Counted { alone: true, ..Progress::shown(length).of(file) }

@@ -2,7 +2,7 @@
 
 use std::io;
 
-/// Random bytes of a token: too many to guess.
+/// Random bytes in a token: enough that nobody can guess it.
 const TOKEN_BYTES: usize = 16;
 
 /// Digits that no other process can guess, and that do not need escaping.

@@ -98,8 +98,8 @@ impl Rights {
     }
 }
 
-/// Runs `what` without the capabilities to read every file, which this program's file may grant to every user who runs it: the user chooses
-/// which file is read. Root keeps them.
+/// Runs `what` without the capabilities to read every file. The program's own file may grant them to every user who runs it, and that
+/// user chooses which file `what` reads. Root keeps them.
 ///
 /// # Errors
 /// Errors of capget(2) and capset(2).

@@ -381,7 +381,7 @@ pub fn serve_as(
     answer: impl FnMut(&[u8], Option<OwnedFd>) -> Message,
 ) -> io::Result<()> {
     nix::sys::prctl::set_name(NAME)?;
-    // The worker ends with its parent: a request may take long, and its answer would be useless.
+    // The worker ends with its parent: a request may take a long time, and its answer would be useless.
     nix::sys::prctl::set_pdeathsig(Signal::SIGKILL)?;
     for unheard in UNHEARD {
         // SAFETY: ignoring a signal installs no handler, so no code of ours runs at a signal.

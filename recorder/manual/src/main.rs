@@ -1,4 +1,4 @@
-//! Writes fxtrec's man pages and shell completions into a folder: `fxtrec-manual DIR`.
+//! Writes fxtrec's man pages and shell completions into a directory: `fxtrec-manual DIR`.
 //!
 //! ```text
 //!   DIR/man/fxtrec.1, fxtrec-report.1, ...     what `fxtrec help` prints, and the sections of [`sections`]

@@ -12,7 +12,7 @@ pub struct Call {
     pub number: u16,
     /// How often it blocked. A single call may block several times.
     pub count: u64,
-    /// The total time, and the longest one: from each switch out to the wake-up.
+    /// The total time, and the longest one: from each switch out to the wakeup.
     pub sum: Duration,
     pub max: Duration,
 }

@@ -1,9 +1,8 @@
 //! Locks: the futexes and kernel locks on which threads were blocked, for how long, and which threads held them.
 //!
 //! Only recordings with `--locks` have this, so the trace is read once more for it. A futex is an address in a process. It is certainly a
-//! lock if it has an owner; otherwise it may be a condition variable, such as that of an idle thread pool. Waits for the end of a thread
-//! are left out. A kernel lock is the same for all processes; its holder is unknown, and the thread that woke the waiter most likely
-//! released it.
+//! lock if it has an owner; otherwise it may be a condition variable, such as that of an idle thread pool. Joins are left out. A kernel
+//! lock is the same for all processes; its holder is unknown, and the thread that woke the waiter most likely released it.
 
 use fxtrec_units::lock_kind::LockKind;
 use std::cmp::Reverse;

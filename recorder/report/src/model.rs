@@ -41,7 +41,7 @@ pub struct Report {
     /// How long one CPU ran a thread and had others queued, while another was idle. Unknown for a narrow scope.
     pub unconserved: Option<Duration>,
     pub losses: Losses,
-    /// Wake-ups of threads that were already running or waiting for a CPU.
+    /// Wakeups of threads that were already running or waiting for a CPU.
     pub idle_wakeups: u64,
     /// Number of ended threads that are merged by name.
     pub folded: u64,
@@ -160,11 +160,11 @@ pub struct Losses {
     pub unknown: u64,
     /// Further events that the kernel counted but never wrote. They belong to no gap, because their times are unknown.
     pub unreported: u64,
-    /// Further non-scheduler events outside of gaps: no switches or wake-ups are missing.
+    /// Further non-scheduler events outside of gaps: no switches or wakeups are missing.
     pub others: u64,
     /// Whether the true number may be smaller.
     pub others_at_most: bool,
-    /// Records that applications dropped themselves, by the application's name. No switches or wake-ups are missing.
+    /// Records that applications dropped themselves, by the application's name. No switches or wakeups are missing.
     pub providers: Vec<ProviderLosses>,
     /// The number of gaps, including damaged places of the file.
     pub gaps: u64,
@@ -409,7 +409,7 @@ pub struct Sleep {
     pub thread: ThreadInfo,
     /// [`Metric::Blocked`] or [`Metric::BlockedUninterruptible`].
     pub metric: Metric,
-    /// From the switch out to the wake-up.
+    /// From the switch out to the wakeup.
     pub span: Span,
     /// The number of the system call that it was in, if known.
     pub call: Option<u16>,

@@ -7,10 +7,10 @@
 //!            switch in                       switch out, can run
 //!   Unknown ------------> Running <----------------------------> Preempted
 //!      |                   |   ^
-//!      | wake-up           |   | switch in
+//!      | wakeup            |   | switch in
 //!      |    switch out, S  |   +------------------ Woken
 //!      |    or D           v                          ^
-//!      |               Sleeping, Stopped, ... --------+ wake-up
+//!      |               Sleeping, Stopped, ... --------+ wakeup
 //!      +----------------------------------------------+
 //! ```
 //!
@@ -25,12 +25,12 @@
 //!   The time for which the other thread still had the CPU is unknown; its tenure ends now at the latest ([`Edge::Inferred`]), and it may
 //!   be in any state. How long the other thread still had the CPU is unknown; its tenure ends now at the latest ([`Edge::Inferred`]), and
 //!   it may be anywhere.
-//! - A wake-up of a thread that runs, or already waits for a CPU, changes nothing.
+//! - A wakeup of a thread that runs, or already waits for a CPU, changes nothing.
 //! - A thread whose cgroup has used up its quota does not wait for a CPU until it has [quota](State::Throttled) again. How long that took
 //!   is known when it is finally switched in: [`Machine::held_back`] then divides its wait.
 //! - A [gap](Machine::gap) leaves its CPU, and the thread that was on it, unknown. A thread that did not have that CPU may have run on it
 //!   unseen during the gap: a caller that needs certainty also calls [`Machine::invalidate`], after which no state that had begun is
-//!   *sound*. A doubtful state is still the best guess, but it has no length, and a wake-up of a thread in it counts.
+//!   *sound*. A doubtful state is still the best guess, but it has no length, and a wakeup of a thread in it counts.
 //! - A CPU that is [offline](Machine::offline) has no occupant, and is not idle either.
 //! - Anything outside the scope of a recording is [`Occupant::NotRecorded`] on a CPU and [`State::NotRecorded`] of a thread. "Unknown" is a
 //!   valid answer; "idle" is a claim, made only if an event supports it.
@@ -40,10 +40,10 @@
 //!
 //! | consumer | key | feeds | takes |
 //! | --- | --- | --- | --- |
-//! | figures of a report, and the page | slot and koid | switches, wake-ups, gaps and the states that they make doubtful, offline, cuts | [`Change::length`] for samples; [`CpuInterval`] for busy and idle; [`Machine::cpu_state`] at the end; the page, every [`Change`] that the report passes on |
-//! | slices to draw (TEF) | koid | switches, wake-ups, gaps | every [`CpuInterval`] and [`Change`], with [`Edge`]s where it shows them; [`Machine::end`] |
-//! | what is open at one point in time (cut, a snapshot) | koid | switches, wake-ups | [`CpuState::occupant`], and threads for which [`State::is_waiting`] holds |
-//! | a flight recorder's ledger | index | switches, [`found`](Machine::found), wake-ups, gaps and the states that they make doubtful | [`Change::length`], [`Switched::slice`], [`Machine::knows`] |
+//! | figures of a report, and the page | slot and koid | switches, wakeups, gaps and the states that they make doubtful, offline, cuts | [`Change::length`] for samples; [`CpuInterval`] for busy and idle; [`Machine::cpu_state`] at the end; the page, every [`Change`] that the report passes on |
+//! | slices to draw (TEF) | koid | switches, wakeups, gaps | every [`CpuInterval`] and [`Change`], with [`Edge`]s where it shows them; [`Machine::end`] |
+//! | what is open at one point in time (cut, a snapshot) | koid | switches, wakeups | [`CpuState::occupant`], and threads for which [`State::is_waiting`] holds |
+//! | a flight recorder's ledger | index | switches, [`found`](Machine::found), wakeups, gaps and the states that they make doubtful | [`Change::length`], [`Switched::slice`], [`Machine::knows`] |
 //! | the encoder's chain | index and koid | a [`CpuState`] for each CPU, without threads: switches, gaps | [`CpuState::presumed`]: the occupant before a gap, for which a switch is inferred if another thread leaves the CPU |
 //! | the beginning of a trace, from its end | koid | switches | the first [`Switched`] of each CPU, if its tenure begins at [`Edge::Start`] |
 //!

@@ -1,4 +1,4 @@
-//! The content of records in addition to threads and times: facts of slices, waits and wake-ups.
+//! The content of records in addition to threads and times: facts of slices, waits and wakeups.
 
 use fxt_reader::record::{Args, Value};
 use fxt_reader::{Cpu, Koid};
@@ -95,12 +95,12 @@ impl<'a> SwitchArgs<'a> {
     }
 }
 
-/// The content of a wake-up in addition to the woken thread and its CPU.
+/// The content of a wakeup in addition to the woken thread and its CPU.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct WakeupFacts<'a> {
     /// The waker.
     pub waker: Option<Koid>,
-    /// How long before the wake-up it sent the packet that woke the thread.
+    /// How long before the wakeup it sent the packet that woke the thread.
     pub sent: Option<u64>,
     /// Whether an interrupt was the waker.
     pub interrupt: bool,
@@ -113,19 +113,19 @@ pub struct WakeupFacts<'a> {
     pub throttled: bool,
 }
 
-/// A wake-up's data about a disk request.
+/// A wakeup's data about a disk request.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct RequestFacts {
     pub bytes: u64,
     /// The thread that submitted it.
     pub by: Option<Koid>,
-    /// How long before the wake-up it was submitted, and when the disk got it.
+    /// How long before the wakeup it was submitted, and when the disk got it.
     pub started: Option<u64>,
     pub issued: Option<u64>,
 }
 
 impl<'a> WakeupFacts<'a> {
-    /// The content of a wake-up's arguments.
+    /// The content of a wakeup's arguments.
     #[inline]
     pub fn of(args: Args<'a>) -> WakeupFacts<'a> {
         let mut said = WakeupFacts::default();

@@ -70,7 +70,7 @@ impl SettingsError {
     }
 }
 
-/// The error at one position of a text.
+/// The error at one position of the file.
 #[derive(Debug)]
 pub struct Problem {
     /// Bytes before it.

@@ -70,7 +70,7 @@ impl Percent {
     }
 }
 
-/// A text that is not a percentage.
+/// A string that is not a percentage.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("expected a percentage, such as 10%")]
 pub struct NoPercent;

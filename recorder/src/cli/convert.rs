@@ -9,7 +9,7 @@ use crate::convert::{Format, Packed};
 /// The arguments of `fxtrec convert`.
 #[derive(Args, Clone, Debug)]
 #[command(after_help = "\
-The format follows from the file's first bytes, or from the ending of its name (.fxt, .json, .pftrace, each \
+The format follows from the file's first bytes, or from the extension of its name (.fxt, .json, .pftrace, each \
 also with .gz or .zst).
 
 Examples:

@@ -44,7 +44,7 @@ pub struct CutArgs {
     /// Only threads of these processes
     #[arg(long = "pid", value_name = "PID", value_delimiter = ',', value_parser = number::<u64>)]
     pub pids: Vec<u64>,
-    /// Replace args, paths, names, cgroups, hosts or functions by pseudonyms; a text gets the same pseudonym everywhere
+    /// Replace args, paths, names, cgroups, hosts or functions with pseudonyms; equal strings get the same pseudonym
     #[arg(long, value_name = "WHAT", value_delimiter = ',')]
     pub redact: Vec<Secret>,
     /// The same as --redact args,paths,names,cgroups,hosts, in addition to what --redact names

@@ -45,7 +45,7 @@ pub struct DaemonArgs {
 
     /// Count waits in the kernel, and serve the counts to Prometheus at http://ADDR/metrics
     ///
-    /// ADDR is PORT (reachable only from this machine) or IP:PORT. The figures are histograms of run-queue wait, wake-up latency, slice
+    /// ADDR is PORT (reachable only from this machine) or IP:PORT. The figures are histograms of run-queue wait, wakeup latency, slice
     /// length and blocked time for each cgroup. Everyone who can connect can read them; docs/reference/metrics.md says what they reveal.
     #[arg(long, value_name = "ADDR")]
     pub metrics: Option<MetricsAddress>,

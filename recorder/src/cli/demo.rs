@@ -16,7 +16,7 @@ Examples:
   sudo fxtrec demo                 writes fxtrec-demo.fxt and fxtrec-demo.html
   sudo fxtrec demo -o /tmp/demo    writes /tmp/demo.fxt and /tmp/demo.html")]
 pub struct DemoArgs {
-    /// Path of the trace and the page, with or without an ending
+    /// Path of the trace and the page, with or without an extension
     #[arg(short, long, value_name = "PATH", default_value = "fxtrec-demo")]
     pub output: PathBuf,
     /// How long to record

@@ -13,7 +13,7 @@ use super::values::TimePoint;
 #[command(after_help = "\
 Examples:
   fxtrec dump make.fxt                          print every record, one per line
-  fxtrec dump make.fxt --type wakeup --koid 42  wake-ups of one thread
+  fxtrec dump make.fxt --type wakeup --koid 42  wakeups of one thread
   fxtrec dump make.fxt.zst --stats              count records by type
   fxtrec dump make.fxt --json | jq .type        a JSON object per line
   fxtrec dump make.fxt --check                  check the file
@@ -43,7 +43,7 @@ pub struct DumpArgs {
     /// Print counts and bytes per record type instead of the records
     #[arg(long, conflicts_with = "check")]
     pub stats: bool,
-    /// Print the names and other texts of the trace, each with its kind (what `fxtrec cut --redact` replaces, or public) and count
+    /// Print the names and other strings of the trace, each with its kind (what `fxtrec cut --redact` replaces, or public) and count
     #[arg(long, conflicts_with_all = ["types", "koids", "from", "to", "raw", "stats", "check", "json"])]
     pub strings: bool,
     /// Print a JSON object per record, or one object with the result of --stats or --check (members: docs/reference/output.md)

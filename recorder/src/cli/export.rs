@@ -26,10 +26,10 @@ pub struct ExportArgs {
     /// FXT traces to read, plain, gzip or zstd, or directories of them
     #[arg(value_name = "FILE|DIR", required = true)]
     pub inputs: Vec<PathBuf>,
-    /// Directory for the tables; it is created if its parent exists. With the ending .parquet or .csv, a file for one table
+    /// Directory for the tables; it is created if its parent exists. With the extension .parquet or .csv, a file for one table
     #[arg(short, long, value_name = "DIR|FILE")]
     pub output: PathBuf,
-    /// Format of the files: parquet or csv [default: by the ending of FILE, else parquet if this build has it]
+    /// Format of the files: parquet or csv [default: by the extension of FILE, else parquet if this build has it]
     #[arg(long, value_name = "FORMAT")]
     pub format: Option<Format>,
     /// Table to write; repeat for several. All of them by default

@@ -10,7 +10,7 @@ use crate::report::Pattern;
 /// The arguments of `fxtrec flame`.
 #[derive(Args, Clone, Debug)]
 #[command(after_help = "\
-The trace must contain stacks: recordings of a COMMAND do by default, others need --stacks; --wake needs --stacks=wake, --cpu needs --stacks=cpu. The ending of the output's name selects the format:
+The trace must contain stacks: recordings of a COMMAND do by default, others need --stacks; --wake needs --stacks=wake, --cpu needs --stacks=cpu. The extension of the output's name selects the format:
   .folded  a line for each stack: the thread's name, the functions from the
            outermost to the innermost (the kernel's end in _[k]), nanoseconds;
            also what is printed without -o

@@ -17,12 +17,12 @@ pub struct FlightArgs {
     /// In circular mode, write a snapshot when this condition is met, for example 'runqueue > 5ms'
     ///
     /// METRIC OP TIME [if CONDITION], as in 'runqueue > 5ms if comm ~ "audio*"', tests each value by itself. runqueue tests every wait for
-    /// a CPU, wakeup only those after a wake-up, preempt only those after a preemption. Other metrics are slice, blocked and blocked_d and,
+    /// a CPU, wakeup only those after a wakeup, preempt only those after a preemption. Other metrics are slice, blocked and blocked_d and,
     /// if the recording has these facts, steal, throttled, irq and need_resched; conditions are on comm and cgroup (=, ~ with a pattern),
-    /// pid, tid and cpu, joined with and, or, not. 'turn > 20ms' tests the time from a wake-up to the next sleep, 'span("app:request") > 20ms'
-    /// spans of COMMAND, and 'probe("work") > 5ms' calls of a function that -P records with %span. 'lost > 0' fires on a loss, 'probe NAME'
-    /// when a probe of -P is hit, 'alert NAME' on an alert of an application. Each snapshot is a separate file. Can be given more than once.
-    /// SIGUSR2 writes a snapshot at any time.
+    /// pid, tid and cpu, joined with and, or, not. 'turn > 20ms' tests the time from a wakeup to the next sleep, 'span("app:request") >
+    /// 20ms' spans of COMMAND, and 'probe("work") > 5ms' calls of a function that -P records with %span. 'lost > 0' fires on a loss, 'probe
+    /// NAME' when a probe of -P is hit, 'alert NAME' on an alert of an application. Each snapshot is a separate file. Can be given more
+    /// than once. SIGUSR2 writes a snapshot at any time.
     #[arg(long = "trigger", value_name = "EXPR")]
     pub triggers: Vec<Trigger>,
 
@@ -44,8 +44,8 @@ pub struct FlightArgs {
 
     /// After each triggered snapshot, run COMMAND with the snapshot's file name as its last argument
     ///
-    /// It runs as the user who called sudo, one at a time, and without a shell: words are separated by blanks, with quotes and backslashes
-    /// as in a shell. When the recording ends, fxtrec waits at most 10 s for it.
+    /// It runs as the user who called sudo, one at a time, and without a shell: words are separated by whitespace, with quotes and
+    /// backslashes as in a shell. When the recording ends, fxtrec waits at most 10 s for it.
     #[arg(long, value_name = "COMMAND", requires = "triggers")]
     pub on_trigger: Option<HookCommand>,
 
@@ -76,7 +76,7 @@ pub struct HookCommand {
     arguments: Vec<String>,
 }
 
-/// The reason why a text is not a command.
+/// The reason why a string is not a command.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum HookCommandError {
@@ -147,7 +147,7 @@ pub enum Rotate {
     Time(TimeSpan),
 }
 
-/// The reason why a text is neither a size nor a time.
+/// The reason why a string is neither a size nor a time.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum RotateError {

@@ -148,7 +148,7 @@ Usage: fxtrec [OPTIONS] [--] COMMAND [ARGS...]   record while COMMAND runs
   -d, --duration <TIME>  stop after this long, for example 10s or 250ms
   -p, --pid <PID,..>     record running processes
       --cgroup <GLOB>    record the processes of matching cgroups
-  -o, --output <FILE>    output file; the endings .zst and .gz compress
+  -o, --output <FILE>    output file; the extensions .zst and .gz compress
   -u, --user <USER>      run COMMAND as this user; @sudo: who called sudo
       --stacks           record where in the code threads block
       --locks            record which lock a thread waits for, and its owner
@@ -170,7 +170,7 @@ Usage: fxtrec [OPTIONS] [--] COMMAND [ARGS...]   record while COMMAND runs
     version,
     about = "Shows why a Linux thread was late: records the scheduler, reports latencies",
     long_about = "fxtrec shows why a Linux thread was late. It records every context switch and \
-                  wake-up of the machine straight into the Fuchsia trace format (FXT), and reports \
+                  wakeup of the machine straight into the Fuchsia trace format (FXT), and reports \
                   which threads waited for a CPU, for how long, and what ran instead. The trace \
                   opens in the Perfetto UI.",
     after_help = EXAMPLES,

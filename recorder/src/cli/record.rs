@@ -94,10 +94,10 @@ pub struct RecordArgs {
     #[arg(long, value_name = "SCOPE", help_heading = WHAT)]
     pub scope: Option<Scope>,
 
-    /// Also record sched_waking, which names the waker of every wake-up
+    /// Also record sched_waking, which names the waker of every wakeup
     ///
-    /// Without it, a wake-up that another CPU completes in an interrupt has no known waker. Costs one
-    /// more event per wake-up.
+    /// Without it, a wakeup that another CPU completes in an interrupt has no known waker. Costs one
+    /// more event per wakeup.
     #[arg(long, help_heading = WHAT)]
     pub waking: bool,
 
@@ -118,7 +118,7 @@ pub struct RecordArgs {
     #[arg(long, help_heading = WHAT)]
     pub locks: bool,
 
-    /// Record only switches and wake-ups, not the facts that explain them (source bpf)
+    /// Record only switches and wakeups, not the facts that explain them (source bpf)
     ///
     /// Leaves out the time that the host, interrupts and quotas took, and the system calls in which threads block
     /// (docs/reference/causes.md). `fxtrec why` then says what is missing.
@@ -142,11 +142,11 @@ pub struct RecordArgs {
     #[arg(short, long, value_name = "USER", help_heading = WHAT)]
     pub user: Option<UserSpec>,
 
-    /// Output file, `-` for a pipe; the endings .gz and .zst compress
+    /// Output file, `-` for a pipe; the extensions .gz and .zst compress
     ///
-    /// Default: COMMAND's name with the ending .fxt, system.fxt for -a, pid-N.fxt for -p. An existing file is kept, with .old added to its
-    /// name. fxtrec writes to a FIFO or device only if it is named here and belongs to you or root. With `-`, the trace goes to standard
-    /// output, and COMMAND's standard output goes to standard error.
+    /// Default: COMMAND's name with the extension .fxt, system.fxt for -a, pid-N.fxt for -p. An existing file is kept, with .old added to
+    /// its name. fxtrec writes to a FIFO or device only if it is named here and belongs to you or root. With `-`, the trace goes to
+    /// standard output, and COMMAND's standard output goes to standard error.
     #[arg(short, long, value_name = "FILE", help_heading = OUTPUT)]
     pub output: Option<PathBuf>,
 

@@ -215,7 +215,7 @@ pub enum Part {
     Incidents,
     /// What was recorded, and what was lost
     Head,
-    /// Wake-ups and preemptions in one line each, and how busy the CPUs were
+    /// Wakeups and preemptions in one line each, and how busy the CPUs were
     Figures,
     /// One line per metric
     Metrics,

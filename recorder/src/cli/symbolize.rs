@@ -25,7 +25,7 @@ pub struct SymbolizeArgs {
     /// Directory with debug files, laid out like /usr/lib/debug; can be given more than once
     #[arg(long = "debug-dir", value_name = "DIR")]
     pub debug_dirs: Vec<PathBuf>,
-    /// The recorded kernel with its symbols
+    /// The vmlinux of the recorded kernel, with symbols
     #[arg(long, value_name = "FILE")]
     pub vmlinux: Option<PathBuf>,
     /// Fetch debug files that are not on this machine from the servers in DEBUGINFOD_URLS, by build id

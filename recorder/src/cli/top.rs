@@ -44,7 +44,7 @@ If standard output is not a terminal, fxtrec top prints a table for each interva
 Examples:
   sudo fxtrec top
   sudo fxtrec top --by cgroup --sort p99
-  sudo fxtrec top --history                   keep seconds, for keys d and y
+  sudo fxtrec top --history                   keep history, for keys d and y
   sudo fxtrec top --count 1 --interval 5s     print what happens in five seconds
   sudo fxtrec top --filter audio | tee log")]
 pub struct TopArgs {

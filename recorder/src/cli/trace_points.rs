@@ -72,7 +72,7 @@ pub struct EventSpec {
     pub filter: Option<String>,
 }
 
-/// The reason why a text does not name a tracepoint.
+/// The reason why a string does not name a tracepoint.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum EventSpecError {

@@ -79,7 +79,7 @@ pub struct WhyArgs {
     #[arg(long)]
     pub include_recorder: bool,
 
-    /// Also write a copy of the trace, as FXT or for Perfetto by the ending of OUT (.fxt, .pftrace), with a track for each incident, and
+    /// Also write a copy of the trace, as FXT or for Perfetto by the extension of OUT (.fxt, .pftrace), with a track for each incident, and
     /// one for its chain
     #[arg(long, value_name = "OUT")]
     pub annotate: Option<PathBuf>,
@@ -96,9 +96,9 @@ pub enum WhyMetric {
     Late,
     /// Waiting for a CPU
     Runqueue,
-    /// Blocked, until the wake-up
+    /// Blocked, until the wakeup
     Blocked,
-    /// From a wake-up to the next sleep
+    /// From a wakeup to the next sleep
     Turn,
 }
 

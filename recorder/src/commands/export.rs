@@ -17,7 +17,7 @@ pub enum ExportError {
     #[error("a file has one table: name it with --table, or give -o a directory for several")]
     OneTable,
     #[error(
-        "{}: the ending contradicts --format: change one of them", .0.display()
+        "{}: the extension contradicts --format: change one of them", .0.display()
     )]
     OtherFormat(std::path::PathBuf),
     #[error(transparent)]

@@ -76,7 +76,7 @@ pub struct Plan {
     pub need_resched: bool,
     /// Whether to record the locks that threads wait for.
     pub locks: bool,
-    /// Whether to record only switches and wake-ups.
+    /// Whether to record only switches and wakeups.
     pub plain: bool,
     /// Whether weights of nice 0 are left out.
     pub brief_weights: bool,
@@ -483,7 +483,7 @@ fn default_output(args: &RecordArgs) -> PathBuf {
     name.into()
 }
 
-/// The file's ending selects the compression. Any other ending means plain FXT, except those of
+/// The file's extension selects the compression. Any other extension means plain FXT, except those of
 /// compressions that fxtrec does not support.
 fn compression(path: &Path) -> Result<Compression, PlanError> {
     let ending = path.extension().and_then(OsStr::to_str).unwrap_or("").to_ascii_lowercase();

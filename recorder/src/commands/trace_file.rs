@@ -207,7 +207,7 @@ pub fn open(path: &Path) -> Result<Reader<'static>, ReadError> {
 /// The same as [`open`], for commands that print only after reading the whole trace: a line on standard error shows the progress.
 ///
 /// # Errors
-/// As of [`open`].
+/// See [`open`].
 pub fn open_watched(path: &Path) -> Result<Reader<'static>, ReadError> {
     open_by(path, watched)
 }

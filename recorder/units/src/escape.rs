@@ -1,7 +1,7 @@
 //! Makes text from other programs safe to display.
 //!
 //! Threads choose their names, applications their log messages, and users their file names. A terminal executes escape sequences in such
-//! text, and a line break in a name starts a new line. [`line()`] makes such a text fit into one line; [`Escaping`] filters all output to
+//! text, and a line break in a name starts a new line. [`line()`] makes such text fit into one line; [`Escaping`] filters all output to
 //! the terminal and escapes characters that were not escaped elsewhere.
 //!
 //! CI services interpret logs too: to them, a line that begins with `::` or contains `##[` is a command. [`Escaping`] changes such lines in

@@ -1,10 +1,10 @@
 //! Folds lines to the width of the terminal: longer lines continue below, aligned with their last column.
 //!
 //! ```text
-//!    60.3 ms   99.9 %  blocked in futex (a lock, or a thread's end), until woken by ui-params[6173]
+//!    60.3 ms   99.9 %  blocked in futex (a lock or a join), until woken by ui-params[6173]
 //! =>
-//!    60.3 ms   99.9 %  blocked in futex (a lock, or a thread's
-//!                      end), until woken by ui-params[6173]
+//!    60.3 ms   99.9 %  blocked in futex (a lock or a join),
+//!                      until woken by ui-params[6173]
 //! ```
 
 use std::io::{self, Write};
@@ -12,7 +12,7 @@ use std::io::{self, Write};
 /// Minimum width of a continuation line, regardless of its indentation.
 const LEAST: usize = 24;
 
-/// An output whose lines are folded at blanks. Do not use it for text with colours: their bytes would count as columns.
+/// An output whose lines are folded at spaces. Do not use it for text with colours: their bytes would count as columns.
 #[derive(Debug)]
 pub struct Fold<W: Write> {
     out: W,
@@ -61,7 +61,7 @@ impl<W: Write> Write for Fold<W> {
     }
 }
 
-/// Where the last column of a line begins, within the first half of the terminal's width: after two blanks, or after a list marker.
+/// Where the last column of a line begins, within the first half of the terminal's width: after two spaces, or after a list marker.
 fn last_column(text: &str, columns: usize) -> usize {
     let characters: Vec<char> = text.chars().take(columns / 2).collect();
     let column = (2..characters.len()).rev().find(|&at| {
@@ -82,7 +82,7 @@ fn folded(text: &str, columns: usize) -> String {
             whole += rest;
             return whole;
         };
-        // The blank may be the first character that does not fit. Lines are not folded at blanks of the indentation.
+        // The space may be the first character that does not fit. Lines are not folded at spaces of the indentation.
         let begin = rest.len() - rest.trim_start().len();
         let end = limit + rest[limit..].chars().next().map_or(0, char::len_utf8);
         let blank = rest.get(begin..end).and_then(|line| line.rfind(' ')).map(|at| begin + at);

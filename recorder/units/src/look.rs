@@ -17,7 +17,7 @@ const NOTE: &str = "\x1b[2m";
 
 const END: &str = "\x1b[0m";
 
-/// All escape sequences that fxtrec itself sends to a terminal in its texts.
+/// All escape sequences that fxtrec itself sends to a terminal.
 pub(crate) const PALETTE: [&str; 5] = [HEADING, BAD, DOUBTFUL, NOTE, END];
 
 /// The appearance of text at its destination. By default the style of a file: no colours and no limit on the length of lines.

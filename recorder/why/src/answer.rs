@@ -174,13 +174,13 @@ pub struct Link {
     /// The address of the futex that it was blocked on, and the owner of that lock when the wait began.
     pub futex: Option<String>,
     pub owner: Option<Who>,
-    /// The thread for whose end it waited on that futex.
+    /// The thread that it waited for on that futex to exit.
     pub end_of: Option<Who>,
     /// The id of the kernel lock that it was blocked on, the kind of the lock, and its name if it is a variable.
     pub kernel_lock: Option<String>,
     pub kernel_lock_kind: Option<&'static str>,
     pub kernel_lock_name: Option<String>,
-    /// For `blocked`, the waker, and the interrupt or packet through which it woke the thread, if the wake-up was indirect.
+    /// For `blocked`, the waker, and the interrupt or packet through which it woke the thread, if the wakeup was indirect.
     pub waker: Option<Who>,
     pub via: Option<&'static str>,
     /// The disk request, if its completion ended it, or of `request`.
@@ -258,22 +258,22 @@ pub struct Wait {
     pub thread: Who,
     pub class: &'static str,
     pub syscall: Option<String>,
-    /// As of [`Link`].
+    /// As in [`Link`].
     pub object: Option<Object>,
-    /// The address of the futex, the owner of that lock when the wait began, or the thread for whose end it waited.
+    /// The address of the futex, the owner of that lock when the wait began, or the thread that it waited for to exit.
     pub futex: Option<String>,
     pub owner: Option<Who>,
     pub end_of: Option<Who>,
-    /// As of [`Link`].
+    /// As in [`Link`].
     pub kernel_lock: Option<String>,
     pub kernel_lock_kind: Option<&'static str>,
     pub kernel_lock_name: Option<String>,
     /// The parts of the owner's time during the wait, if another thread ended the wait, or if it has not ended.
     pub owner_blame: Option<Vec<Part>>,
     pub ended_by: &'static str,
-    /// As of [`Link`].
+    /// As in [`Link`].
     pub request: Option<Request>,
-    /// As of [`Link`].
+    /// As in [`Link`].
     pub interrupt: Option<Interrupt>,
     pub waker: Option<Who>,
     pub via: Option<&'static str>,

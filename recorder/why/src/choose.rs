@@ -67,13 +67,13 @@ struct ThreadHistory {
     blocked: Option<u64>,
     /// When it began to wait for a CPU.
     waits: Option<u64>,
-    /// Whether a wake-up of it is recorded.
+    /// Whether a wakeup of it is recorded.
     woken: bool,
     /// When it was woken, if it has not slept since.
     turn: Option<u64>,
     /// Its last waker.
     waker: Option<Index>,
-    /// The waker that ended its first sleep, and when that sleep began and ended. The waker before the wake-up that began its life.
+    /// The waker that ended its first sleep, and when that sleep began and ended. The waker before the wakeup that began its life.
     first_woken: Option<(Option<Index>, u64, u64)>,
     first: u64,
     last: u64,
@@ -289,7 +289,7 @@ impl Choice {
     }
 }
 
-/// The intervals that the query may mean.
+/// The intervals that the query may refer to.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Choices {
     pub(crate) list: Vec<Choice>,
@@ -626,7 +626,7 @@ enum Threads {
     /// COMMAND's threads.
     Command,
     /// The threads that a recording of some processes covers. The recording contains other threads while they have a CPU, but not their
-    /// wake-ups.
+    /// wakeups.
     Recorded(FxHashSet<u64>),
     These(Vec<u64>),
 }

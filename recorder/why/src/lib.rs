@@ -129,11 +129,11 @@ impl Default for Pick {
 pub enum Metric {
     /// From when it left the CPU, or from when it was woken by something other than a thread, until it has a CPU again.
     Late,
-    /// From a wake-up or a preemption until it has a CPU.
+    /// From a wakeup or a preemption until it has a CPU.
     RunQueue,
     /// From when it went to sleep until it was woken.
     Blocked,
-    /// From a wake-up until it sleeps again.
+    /// From a wakeup until it sleeps again.
     Turn,
 }
 
@@ -158,7 +158,7 @@ pub enum Triggered {
     Blocked,
     /// A slice, or a part that was taken from one.
     Slice,
-    /// A thread's turn, from a wake-up to the next sleep.
+    /// A thread's turn, from a wakeup to the next sleep.
     Turn,
     /// A span, or a call of a function.
     Span,
@@ -216,7 +216,7 @@ pub struct Compared {
 pub enum WhyError {
     /// The trace cannot be read.
     Read(fxt_reader::Error),
-    /// The trace has no switches and no wake-ups.
+    /// The trace has no switches and no wakeups.
     Empty,
     /// Nothing matches the query.
     Nothing,
@@ -247,7 +247,7 @@ impl std::fmt::Display for WhyError {
         match self {
             WhyError::Read(error) => write!(f, "{error}"),
             WhyError::Empty => {
-                write!(f, "nothing to explain: the trace has no switch and no wake-up")
+                write!(f, "nothing to explain: the trace has no switch and no wakeup")
             }
             WhyError::Nothing => write!(
                 f,

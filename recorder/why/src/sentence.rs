@@ -199,7 +199,7 @@ impl<'a> Sums<'a> {
                     group.holders.extend(blocked.holder.as_deref());
                     group.stopped = blocked.stopped.or(group.stopped);
                 }
-                // The wake-up is part of the wait that it ends.
+                // The wakeup is part of the wait that it ends.
                 What::Underway => {}
                 What::Packet => sums.packet += length,
                 What::Request(..) => sums.request += length,
@@ -349,7 +349,7 @@ impl<'a> Sums<'a> {
     }
 }
 
-/// Threads, with the cgroup that they are in, if this is another one than that of the thread that they disturb.
+/// Threads, with the cgroup that they are in, if it is not that of the thread that they disturb.
 pub(crate) fn in_cgroup(threads: String, cgroup: Option<&str>) -> String {
     match cgroup {
         Some(cgroup) => format!("{threads} (cgroup {})", fxtrec_units::escape::line(cgroup)),
@@ -573,9 +573,7 @@ fn function(recorded: &Recorded, stack: &Stack) -> Option<String> {
 fn on_lock(lock: &Lock, names: &Names<'_>) -> String {
     let address = lock.address;
     match lock.owner {
-        Some(thread) if lock.is_end => {
-            format!(" for the end of {}", name_and_id(&names.who(thread)))
-        }
+        Some(thread) if lock.is_end => format!(" joining {}", name_and_id(&names.who(thread))),
         Some(owner) => {
             format!(" on a lock (futex {address:#x}) held by {}", name_and_id(&names.who(owner)))
         }
@@ -640,7 +638,7 @@ pub(crate) fn sentence(
         Subject::Metric(Metric::Late | Metric::RunQueue) => format!("{who} was {length} late"),
         Subject::Metric(Metric::Blocked) => format!("{who} made no progress for {length}"),
         Subject::Metric(Metric::Turn) => {
-            format!("{who} needed {length} from its wake-up to its next sleep")
+            format!("{who} needed {length} from its wakeup to its next sleep")
         }
         Subject::Unit(compared) => compare(compared, &who, choice.to - choice.from, names),
         Subject::Batch => return critical_path(&who, frame, names),
@@ -649,9 +647,7 @@ pub(crate) fn sentence(
                 Triggered::Blocked => format!("made no progress for {length}"),
                 Triggered::Late => format!("was {length} late"),
                 Triggered::Slice => format!("had a CPU for {length}"),
-                Triggered::Turn => {
-                    format!("needed {length} from its wake-up to its next sleep")
-                }
+                Triggered::Turn => format!("needed {length} from its wakeup to its next sleep"),
                 Triggered::Span => format!("took {length}"),
             };
             format!("{who} {did} (trigger '{}')", fxtrec_units::escape::line(expression))

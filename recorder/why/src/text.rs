@@ -314,7 +314,7 @@ fn blocked(
     text
 }
 
-/// The cause of a thread's wake-up.
+/// The cause of a thread's wakeup.
 fn cause(interrupt: Option<&Interrupt>) -> &str {
     interrupt.map_or("an interrupt or a timer", |interrupt| &interrupt.text)
 }
@@ -339,8 +339,8 @@ fn what(class: Option<&str>, syscall: Option<&str>) -> String {
         (Some("stopped"), _) => "stopped".to_owned(),
         (Some("ended"), _) => "ended".to_owned(),
         (Some("sleep"), Some(call)) => format!("asleep in {call}"),
-        (Some("lock"), Some(call)) => format!("blocked in {call} (a lock, or a thread's end)"),
-        (Some("join"), _) => "blocked for the end of a thread".to_owned(),
+        (Some("lock"), Some(call)) => format!("blocked in {call} (a lock or a join)"),
+        (Some("join"), _) => "blocked joining a thread".to_owned(),
         (Some("kernel_lock"), call) => format!("blocked on a kernel lock {}", in_call(call)),
         (_, Some(call)) => format!("blocked in {call}"),
         (Some("no_syscall"), None) => format!("blocked {OUTSIDE}"),
@@ -487,7 +487,7 @@ pub fn describe_link(link: &Link) -> String {
             let mut text = match (&link.futex, &link.owner) {
                 (Some(_), None) if link.end_of.is_some() => {
                     let thread = link.end_of.as_ref().map(name_and_id).unwrap_or_default();
-                    format!("was blocked for the end of {thread}")
+                    format!("was blocked joining {thread}")
                 }
                 (Some(futex), Some(owner)) => {
                     format!("was blocked on a lock (futex {futex}) held by {}", name_and_id(owner))
@@ -525,7 +525,7 @@ pub fn describe_link(link: &Link) -> String {
             }
             text
         }
-        "underway" => "was waking the next thread (wake-up still in progress)".to_owned(),
+        "underway" => "was waking the next thread (wakeup still in progress)".to_owned(),
         "packet" => "had sent a packet, which was on its way".to_owned(),
         "request" => {
             let made = link.request.as_ref().map(|it| (it.text.as_str(), it.times.as_str()));

@@ -228,7 +228,7 @@ impl Waits {
             return;
         }
         if begin.state == State::Unknown {
-            // The thread was blocked until shortly before it has a CPU again; only the wake-up is missing from the file.
+            // The thread was blocked until shortly before it has a CPU again; only the wakeup is missing from the file.
             let reason = About::Unknown(Reason::NoWakeup);
             if thread.blocked.is_some() && begin.about == reason {
                 return;

@@ -50,7 +50,7 @@ class Process:
         return sum(int((task / "schedstat").read_text().split()[0]) for task in self._tasks())
 
     def wakes(self):
-        """How often its threads went to sleep or were preempted; each time is a wake-up or a switch."""
+        """How often its threads went to sleep or were preempted; each time is a wakeup or a switch."""
         lines = (line for task in self._tasks() for line in (task / "status").read_text().splitlines())
         return sum(int(line.split()[1]) for line in lines if "ctxt_switches" in line)
 

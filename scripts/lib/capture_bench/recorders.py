@@ -88,7 +88,7 @@ class Recorder:
         return "see above"
 
     def use(self):
-        """CPU time and wake-ups of its processes so far."""
+        """CPU time and wakeups of its processes so far."""
         alive = [process for process in self.processes if process.is_running()]
         if len(alive) < len(self.processes):
             raise RuntimeError(f"{self.name} ended before it was told to: {self.why()}")
@@ -181,7 +181,7 @@ class Tracebox(Recorder):
 
 
 class Wprof(Recorder):
-    """wprof, which records more than switches and wake-ups."""
+    """wprof, which records more than switches and wakeups."""
 
     def __init__(self, scratch):
         super().__init__("wprof", scratch)

@@ -10,7 +10,7 @@ HEAD = [
 ]
 OTHER_HEAD = ["workload", "recorder", "added, of the other's", "quarter of rounds below", "above", "CPU, of the other's"]
 STACKS_HEAD = ["workload", "recorder", "us per op", "added", "CPU s", "MB", "lost", "resident MiB"]
-QUIET_HEAD = ["recorder", "% of one CPU", "wake-ups per second", "resident MiB"]
+QUIET_HEAD = ["recorder", "% of one CPU", "wakeups per second", "resident MiB"]
 
 
 def median(values):

@@ -2,7 +2,7 @@
 //!
 //! `spike TIMES NAME` keeps all of it on one CPU. Each time, a thread called NAME is woken by a thread that has real-time priority and
 //! continues computing for [`LATE`], so the victim waits at least that long. Nothing else wakes it. Prints `victim TID`, then each time the
-//! nanoseconds of `CLOCK_MONOTONIC` before the wake-up and when the victim had the CPU; ends when standard input ends.
+//! nanoseconds of `CLOCK_MONOTONIC` before the wakeup and when the victim had the CPU; ends when standard input ends.
 
 use std::io::{self, Read, Write};
 use std::sync::mpsc;

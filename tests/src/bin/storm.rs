@@ -1,4 +1,4 @@
-//! A workload: threads that all sleep for a moment by a timer, repeatedly, so that every sleep is a wake-up from an interrupt and two
+//! A workload: threads that all sleep for a moment by a timer, repeatedly, so that every sleep is a wakeup from an interrupt and two
 //! context switches.
 //!
 //! `storm THREADS SLEEPS [US]`, with this many sleeps per thread, of this many microseconds. Prints the total time in nanoseconds.

@@ -95,7 +95,7 @@ fn threads(pairs: usize, rounds: usize) {
     });
 }
 
-/// Threads that repeatedly compute for some milliseconds and then sleep.
+/// Threads that repeatedly compute for a few milliseconds and then sleep.
 fn slices(threads: usize, rounds: usize) {
     std::thread::scope(|scope| {
         for number in 0..threads {
@@ -265,7 +265,7 @@ fn be(name: &std::ffi::CStr, real_time: bool) {
     }
 }
 
-/// A thread `latecomer` that is woken repeatedly by a real-time thread `hog`, which then keeps the CPU for some milliseconds: each wake-up
+/// A thread `latecomer` that is woken repeatedly by a real-time thread `hog`, which then keeps the CPU for a few milliseconds: each wakeup
 /// is at least that late, whatever else the machine does.
 fn late(rounds: usize, millis: u64) {
     let (mut reader, mut writer) = UnixStream::pair().expect("a pair of sockets");
@@ -404,7 +404,7 @@ fn places(rounds: usize) {
     });
 }
 
-/// Creates a process in the cgroup of a folder, which differs from its own, and prints its id. Linux 5.7.
+/// Creates a process in the cgroup of a directory, which differs from its own, and prints its id. Linux 5.7.
 fn born(folder: &str) {
     const CLONE_INTO_CGROUP: u64 = 1 << 33;
     let folder = std::fs::File::open(folder).expect("a cgroup");

@@ -3,7 +3,7 @@
 //! ```text
 //!   recorder   fxtrec's own record::run_on, with a SyntheticKernel: maps are memfds, perf's rings stay empty
 //!                |  COMMAND inherits the memfds and the bell; a file says which lane is whose
-//!   player     writes switches, wake-ups and names into the lanes, as the programs of kernel::bpf do
+//!   player     writes switches, wakeups and names into the lanes, as the programs of kernel::bpf do
 //! ```
 //!
 //! No part of fxtrec is replaced: from the lanes on, the recording is that of `fxtrec -a --source bpf`. The differences from real CPUs: one

@@ -1,7 +1,7 @@
 //! Simulates the activity of the CPUs of a synthetic machine.
 //!
-//! Four threads share each CPU. One wakes the next and blocks, which is a wake-up and a switch; after eight of these the CPU is idle until
-//! an interrupt wakes the next. A quarter of the wake-ups are caused by the previous CPU.
+//! Four threads share each CPU. One wakes the next and blocks, which is a wakeup and a switch; after eight of these the CPU is idle until
+//! an interrupt wakes the next. A quarter of the wakeups are caused by the previous CPU.
 
 use std::io;
 use std::path::{Path, PathBuf};

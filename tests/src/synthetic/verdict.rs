@@ -12,7 +12,7 @@ use crate::event::{Event, texts};
 /// The content of a recording.
 #[derive(Clone, Debug, Default)]
 pub struct Verdict {
-    /// Switches and wake-ups of the synthetic machine's CPUs, without inferred ones.
+    /// Switches and wakeups of the synthetic machine's CPUs, without inferred ones.
     pub recorded: u64,
     /// Events that the recording reports as lost.
     pub lost: u64,
@@ -118,11 +118,11 @@ pub fn judge(path: &Path, played: &Played) -> Result<Verdict, fxt_reader::Error>
     };
     verdict.recorded = look.switches.values().sum::<u64>() + look.wakeups;
     verdict.lost = stats.number("lost");
-    // After a loss, threads are woken whose sleep was not recorded: such wake-ups are counted, not written.
+    // After a loss, threads are woken whose sleep was not recorded: such wakeups are counted, not written.
     let spurious = stats.number("spurious_wakeups");
     if verdict.recorded + spurious != played.produced - played.lost {
         fault(format!(
-            "{} events and {spurious} spurious wake-ups, of {} that were played and {} lost",
+            "{} events and {spurious} spurious wakeups, of {} that were played and {} lost",
             verdict.recorded, played.produced, played.lost
         ));
     }

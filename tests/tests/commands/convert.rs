@@ -10,7 +10,7 @@ use fxtrec_tests::recording::record_in;
 use fxtrec_tests::root::may_record;
 use fxtrec_tests::trace::Trace;
 
-/// A folder with a recording of `true` and of other activity on the machine in t.fxt; `None` without root.
+/// A directory with a recording of `true` and of other activity on the machine in t.fxt; `None` without root.
 fn recording() -> Option<(Folder, Trace)> {
     if !may_record() {
         return None;

@@ -53,7 +53,7 @@ fn gzip(bytes: &[u8]) -> Vec<u8> {
 }
 
 #[test]
-#[ignore = "takes long: .ci/nightly runs it"]
+#[ignore = "slow: .ci/nightly runs it"]
 fn reports_of_long_traces_are_the_same_by_one_thread_and_by_several() {
     if !may_record() {
         return;

@@ -12,7 +12,7 @@ use serde_json::Value;
 
 const WORKLOAD: &str = env!("CARGO_BIN_EXE_workload");
 
-/// The file of a table below the folder of all tables, which has one trace.
+/// The file of a table below the directory of all tables, which has one trace.
 fn path(folder: &Path, table: &str) -> PathBuf {
     let mut path = folder.join(table);
     for partition in ["day=", "trace_id="] {

@@ -6,7 +6,7 @@ use fxtrec_tests::folder::Folder;
 use fxtrec_tests::trace::Trace;
 use serde_json::Value;
 
-/// The stored outputs for each trace: the arguments without the trace, and the ending of the file with the answer.
+/// The stored outputs for each trace: the arguments without the trace, and the extension of the file with the answer.
 const QUESTIONS: [(&[&str], &str); 3] = [
     (&["report", "--json"], "report.json"),
     (&["why", "--json"], "why.json"),

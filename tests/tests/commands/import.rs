@@ -27,14 +27,14 @@ const MANY: usize = 2000;
 /// Bits of a tid in a koid.
 const TIDS: u64 = 1 << 22;
 
-/// Converts a file of the folder, and checks the guarantees that hold for every trace.
+/// Converts a file of the directory, and checks the guarantees that hold for every trace.
 fn convert(folder: &Folder, input: &str) -> Trace {
     folder.fxtrec(["convert", input, "theirs.fxt"]).expect(0);
     folder.fxtrec(["dump", "--check", "theirs.fxt"]).expect(0);
     Trace::read(&folder.path("theirs.fxt"))
 }
 
-/// Records with fxtrec while a command runs in the folder, often another recorder.
+/// Records with fxtrec while a command runs in the directory, often another recorder.
 fn record(folder: &Folder, command: &[&str]) -> Trace {
     // The switches of another source would differ, since it may see switches that this one does not.
     record_in(folder, &["--quiet", "--source", "perf"], command).trace

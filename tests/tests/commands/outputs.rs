@@ -1,4 +1,4 @@
-//! Output files of all commands, in folders where other users can place links, FIFOs and devices: files that root creates belong to the
+//! Output files of all commands, in directories where other users can place links, FIFOs and devices: files that root creates belong to the
 //! user who called sudo, and nothing else is touched.
 
 mod derived;
@@ -33,7 +33,7 @@ fn mode(path: &Path) -> u32 {
     fs::symlink_metadata(path).unwrap_or_else(|error| panic!("{path:?}: {error}")).mode() & 0o7777
 }
 
-/// The names of all files in the folder, including hidden ones.
+/// The names of all files in the directory, including hidden ones.
 fn names(folder: &Folder) -> Vec<String> {
     let entries = fs::read_dir(folder.path("")).expect("there");
     let mut names: Vec<String> = entries
@@ -49,7 +49,7 @@ fn trace(folder: &Folder, name: &str) {
     assert!(fs::metadata(folder.path(name)).is_ok_and(|file| file.len() > 0), "{}", done.stderr);
 }
 
-/// The output of a shell in the folder.
+/// The output of a shell in the directory.
 fn shell(folder: &Folder, script: &str) -> Done {
     folder.run(Command::new("/bin/sh").args(["-c", script, "sh"]).arg(binary::fxtrec()))
 }

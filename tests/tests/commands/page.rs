@@ -26,7 +26,7 @@ use scene::Scene;
 /// A second of four CPUs, with some losses.
 const SCENE: Scene = Scene { cpus: 4, threads: 40, events: 40_000, spans: true, gap: true };
 
-/// A file in the folder that stays until the next run.
+/// A file in the directory that stays until the next run.
 fn kept(name: &str) -> PathBuf {
     let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join("page");
     std::fs::create_dir_all(&folder).expect("cargo's folder can be written to");

@@ -12,7 +12,7 @@ use fxtrec_tests::wait::until;
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 
-/// A folder with a trace that has a span, and a program `duckdb` with this script.
+/// A directory with a trace that has a span, and a program `duckdb` with this script.
 fn folder(script: &str) -> Folder {
     let folder = Folder::new();
     folder.write(

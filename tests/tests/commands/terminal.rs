@@ -18,7 +18,7 @@ const SCENE: Scene = Scene { cpus: 4, threads: 12, events: 2_000, spans: true, g
 
 const SIZE: Winsize = Winsize { ws_row: 24, ws_col: 80, ws_xpixel: 0, ws_ypixel: 0 };
 
-/// A folder with a trace, t.fxt.
+/// A directory with a trace, t.fxt.
 fn folder() -> TempDir {
     let folder = TempDir::new().expect("a folder");
     std::fs::write(folder.path().join("t.fxt"), SCENE.trace()).expect("room");

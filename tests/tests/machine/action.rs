@@ -22,7 +22,7 @@ fn field(map: &Yaml<'_>, name: &str) -> Option<String> {
     map.as_mapping_get(name).and_then(|value| value.as_str()).map(str::to_owned)
 }
 
-/// The names and values of a mapping of texts.
+/// The names and values of a mapping of strings.
 fn entries(map: &Yaml<'_>) -> Vec<(String, String)> {
     let map = map.as_mapping().expect("a mapping");
     let text = |value: &Yaml<'_>| value.as_str().unwrap_or_default().to_owned();

@@ -16,7 +16,7 @@ use fxtrec_tests::trace::Trace;
 use fxtrec_tests::wait::SetOnDrop;
 use serde_json::Value;
 
-/// The number of functions of the program that takes long to read: several times as many as in a debug build of fxtrec.
+/// The number of functions of the program that takes a long time to read: several times as many as in a debug build of fxtrec.
 const FUNCTIONS: usize = 500_000;
 
 /// How often a thread of another process waits for a second thread during `run`: tens of thousands of times a second.
@@ -89,7 +89,7 @@ fn none_is_lost_while_a_large_file_is_read() {
     let of = |part: &str| named.iter().filter(|name| name.contains(part)).count();
     println!("{} names beside {others} waits of others", named.len());
     // A frame pointer leads past the function that blocks, in a library without frame pointers, to the functions of the large file. The
-    // number of known ones varies: while a CPU's idle task is silent, perf writes none of the wake-ups that it causes.
+    // number of known ones varies: while a CPU's idle task is silent, perf writes none of the wakeups that it causes.
     assert!(of("descend") > 100 && of("hrtimer") > 0, "{} and {}", of("descend"), of("hrtimer"));
     // The kernel records a stack for each of these, so that the rings would be full before the file is read.
     assert!(others > 10_000, "{others} waits of others");

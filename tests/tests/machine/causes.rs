@@ -85,7 +85,7 @@ pub(super) fn assert_stolen_as_counted(trace: &Trace) {
     }
 }
 
-/// Beginnings of wake-ups in perf's data.
+/// Beginnings of wakeups in perf's data.
 #[derive(Clone, Copy, Debug)]
 struct Waking {
     time: u64,
@@ -94,7 +94,7 @@ struct Waking {
     in_interrupt: bool,
 }
 
-/// The wake-ups in a perf file, by the thread that is woken.
+/// The wakeups in a perf file, by the thread that is woken.
 fn wakings(folder: &Folder, file: &str, in_interrupt: bool, into: &mut BTreeMap<u64, Vec<Waking>>) {
     let path = folder.path(file);
     let mut command = Command::new("perf");
@@ -112,7 +112,7 @@ fn wakings(folder: &Folder, file: &str, in_interrupt: bool, into: &mut BTreeMap<
             Some((woken, Waking { time, current, in_interrupt }))
         };
         let (woken, waking) = parse().unwrap_or_else(|| panic!("{line:?}"));
-        // A running thread is awake, and stays so: no later wake-up belongs to it.
+        // A running thread is awake, and stays so: no later wakeup belongs to it.
         if waking.current != Some(woken) {
             into.entry(woken).or_default().push(waking);
         }

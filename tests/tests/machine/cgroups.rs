@@ -30,7 +30,7 @@ impl Group {
         let name = format!("fxtrec-{label}-{}", std::process::id());
         let folder = root.join(&name);
         fs::create_dir(&folder).ok()?;
-        // The root has the file, too; a folder that is not a cgroup does not.
+        // The root has the file, too; a directory that is not a cgroup does not.
         let group = Group { folder, path: format!("/{name}") };
         group.folder.join("cgroup.procs").exists().then_some(group)
     }

@@ -1,4 +1,4 @@
-//! Comparison of recordings: a later wake-up is distinguished from noise.
+//! Comparison of recordings: a later wakeup is distinguished from noise.
 
 use fxtrec_tests::folder::Folder;
 use fxtrec_tests::machine;
@@ -63,7 +63,7 @@ fn later_wake_ups_are_found_and_equal_ones_are_not_called_different() {
     assert_eq!(done.code, 3, "one run per side shows nothing: {}", done.stdout);
     assert!(done.stdout.contains(": record 4 runs per side\n"), "{}", done.stdout);
 
-    // There are a few wake-ups in a run: too few for such a percentile.
+    // There are a few wakeups in a run: too few for such a percentile.
     let mut line = compare(&["--fail-if-worse", "10%"], &base, &new);
     line.splice(1..1, ["--metric", "wakeup.p99.9 if comm = 'latecomer'"]);
     let done = folder.fxtrec(line);

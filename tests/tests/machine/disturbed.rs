@@ -19,7 +19,7 @@ const PLANTED: &str = env!("CARGO_BIN_EXE_planted");
 const LENGTH: &str = "span(\"app:request\").max > 6ms";
 const OWN: &str = "span(\"app:request\").cpu.max > 4ms";
 
-/// Records this many requests, each of which computes for this many milliseconds, and judges these gates.
+/// Records this many requests, each of which computes for this many milliseconds, and evaluates these gates.
 fn record(folder: &Folder, command: &[&str], options: &[&str]) -> Done {
     let mut fxtrec = binary::command();
     fxtrec.args(["-q", "-o", "t.fxt", "--fail-if", LENGTH, "--fail-if", OWN]).args(options);

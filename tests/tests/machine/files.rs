@@ -123,7 +123,7 @@ fn a_file_that_never_answers_has_no_names_and_is_not_waited_for() {
     assert!(!functions.iter().any(|name| name == "blocks_in_silence"), "{functions:?}");
     let said = &recording.said;
     assert!(said.contains("1 executables or libraries not read"), "{said}");
-    assert!(said.contains("without names, in such files"), "{said}");
+    assert!(said.contains("without names, in files that were not read"), "{said}");
 }
 
 /// Readers of files that were killed and hang: their resident memory, in KiB.
@@ -153,7 +153,7 @@ fn what_hangs_at_a_file_that_never_answers_has_little_memory_and_is_no_more_than
         command.arg(binary::fxtrec()).args(["probes", &silent.file()]);
         command
     };
-    // Each is killed after some seconds, at which time all have begun.
+    // Each is killed after a few seconds, at which time all have begun.
     for done in folder.run_at_once::<20>(std::array::from_fn(|_| list())) {
         assert!(done.expect(125).stderr.contains("did not answer"));
     }
@@ -197,7 +197,7 @@ fn a_file_that_never_answers_holds_no_command_that_reads_it() {
     };
     let probe = format!("{file}:main");
     let trace = folder.text("t.fxt");
-    // Each waits for an answer for some seconds.
+    // Each waits for an answer for a few seconds.
     let done = folder.run_at_once([
         there(&["symbolize", &trace, "-o", &folder.text("named.fxt")]),
         there(&["report", &trace, "--stacks", "--lines"]),
@@ -316,7 +316,7 @@ fn a_process_that_holds_the_lock_of_its_memory_holds_no_recording_and_no_probe_w
         command.args(words).args(["-o", output]);
         command
     };
-    // Each of them waits for the lock for some seconds.
+    // Each of them waits for the lock for a few seconds.
     let probed = || {
         let mut command = fxtrec(&[], "p.fxt");
         command.args(["-P", "libc.so.6:getppid", "--", "true"]);

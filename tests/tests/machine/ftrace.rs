@@ -132,7 +132,7 @@ fn what_a_full_ring_overwrote_is_counted_and_marked() {
         .map(|event| event.number("count"))
         .sum();
     assert_eq!(stats.number("lost"), marks, "each loss has its mark: {said}");
-    // 40 000 switches at least, of which the rings keep some hundreds on each CPU.
+    // 40 000 switches at least, of which the rings keep a few hundreds on each CPU.
     assert!(marks > 20_000, "{said}");
     assert!(said.contains("EVENTS, in"), "{said}");
 }

@@ -1,4 +1,4 @@
-//! Gates on real recordings: a wake-up that is late on purpose fails one, and others pass.
+//! Gates on real recordings: a wakeup that is late on purpose fails one, and others pass.
 
 use std::process::Command;
 

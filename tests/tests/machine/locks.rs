@@ -154,7 +154,7 @@ fn compare(source: &str, trace: &Trace, waits: &[Contended]) {
     }
 }
 
-/// A process that creates a tracing instance holds two mutexes that are variables of the kernel, for some milliseconds.
+/// A process that creates a tracing instance holds two mutexes that are variables of the kernel, for a few milliseconds.
 #[test]
 fn a_lock_that_is_a_variable_of_the_kernel_has_its_name() {
     const NAMES: [&str; 2] = ["event_mutex", "trace_types_lock"];

@@ -276,7 +276,7 @@ fn who_finds_out_what_stacks_are_of_lets_others_go_first_if_it_may_hurry_later()
 }
 
 #[test]
-#[ignore = "takes long: .ci/nightly runs it"]
+#[ignore = "slow: .ci/nightly runs it"]
 fn a_recorder_that_gets_no_cpu_says_how_long_it_waited() {
     if !may_record() {
         return;

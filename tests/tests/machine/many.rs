@@ -37,7 +37,7 @@ fn judged(folder: &Folder) -> (Played, Verdict) {
 }
 
 #[test]
-#[ignore = "takes long: .ci/nightly runs it"]
+#[ignore = "slow: .ci/nightly runs it"]
 fn all_events_of_512_cpus_are_in_the_trace_and_in_order() {
     if !may_record() {
         return;

@@ -94,7 +94,7 @@ fn bounded(options: &[&str], command: &[&str]) -> String {
 }
 
 #[test]
-#[ignore = "takes long: .ci/nightly runs it"]
+#[ignore = "slow: .ci/nightly runs it"]
 fn four_hundred_threads_that_sleep_for_a_millisecond_take_no_gigabytes() {
     if !may_record() {
         return;
@@ -105,7 +105,7 @@ fn four_hundred_threads_that_sleep_for_a_millisecond_take_no_gigabytes() {
 }
 
 #[test]
-#[ignore = "takes long: .ci/nightly runs it"]
+#[ignore = "slow: .ci/nightly runs it"]
 fn twenty_thousand_threads_have_their_place() {
     if !may_record() {
         return;
@@ -116,7 +116,7 @@ fn twenty_thousand_threads_have_their_place() {
 }
 
 #[test]
-#[ignore = "takes long: .ci/nightly runs it"]
+#[ignore = "slow: .ci/nightly runs it"]
 fn five_thousand_programs_are_not_all_kept() {
     if !may_record() {
         return;
@@ -127,7 +127,7 @@ fn five_thousand_programs_are_not_all_kept() {
 }
 
 #[test]
-#[ignore = "takes long: .ci/nightly runs it"]
+#[ignore = "slow: .ci/nightly runs it"]
 fn a_large_file_is_indexed_once_however_often_it_is_mapped() {
     if !may_record() {
         return;
@@ -138,7 +138,7 @@ fn a_large_file_is_indexed_once_however_often_it_is_mapped() {
 }
 
 #[test]
-#[ignore = "takes long: .ci/nightly runs it"]
+#[ignore = "slow: .ci/nightly runs it"]
 fn thirty_thousand_mappings_take_no_minutes() {
     if !may_record() {
         return;
@@ -149,7 +149,7 @@ fn thirty_thousand_mappings_take_no_minutes() {
 }
 
 #[test]
-#[ignore = "takes long: .ci/nightly runs it"]
+#[ignore = "slow: .ci/nightly runs it"]
 fn callers_that_programs_make_up_take_no_more_than_others() {
     if !may_record() || cfg!(not(target_arch = "x86_64")) {
         return;
@@ -162,7 +162,7 @@ fn callers_that_programs_make_up_take_no_more_than_others() {
 }
 
 #[test]
-#[ignore = "takes long: .ci/nightly runs it"]
+#[ignore = "slow: .ci/nightly runs it"]
 fn strings_of_applications_are_not_all_kept() {
     if !may_record() {
         return;

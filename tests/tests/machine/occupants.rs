@@ -32,7 +32,7 @@ struct Wait {
     by: Vec<u64>,
 }
 
-/// The waits of these threads for one CPU each, in order: from a wake-up, or from being preempted, until they are switched in there.
+/// The waits of these threads for one CPU each, in order: from a wakeup, or from being preempted, until they are switched in there.
 fn waits(trace: &Trace, threads: &BTreeSet<u64>) -> BTreeMap<u64, Vec<Wait>> {
     let mut begun: BTreeMap<u64, (u64, u16)> = BTreeMap::new();
     let mut found: BTreeMap<u64, Vec<Wait>> = BTreeMap::new();
@@ -77,7 +77,7 @@ fn waits(trace: &Trace, threads: &BTreeSet<u64>) -> BTreeMap<u64, Vec<Wait>> {
 
 /// How many waits are the same in both; what is wrong if too few are.
 fn compare(narrow: &Trace, whole: &Trace) -> Result<usize, String> {
-    // Only wake-ups of threads in scope are in it.
+    // Only wakeups of threads in scope are in it.
     let ours: BTreeSet<u64> = narrow.wakeups.iter().map(|it| it.thread % GENERATION).collect();
     let (ours, theirs) = (waits(narrow, &ours), waits(whole, &ours));
     let (mut same, mut other) = (0, Vec::new());

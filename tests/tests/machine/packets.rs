@@ -1,4 +1,4 @@
-//! The causes of wake-ups by interrupts: packets of threads on this host, timers.
+//! The causes of wakeups by interrupts: packets of threads on this host, timers.
 
 use std::collections::BTreeMap;
 
@@ -15,11 +15,11 @@ fn tells(recording: &Recording, fact: &str) -> bool {
     causes.split(',').any(|cause| cause == fact)
 }
 
-/// The data in the wake-ups of the threads of pairs.
+/// The data in the wakeups of the threads of pairs.
 #[derive(Debug, Default)]
 struct Wakers {
     right: usize,
-    /// Wake-ups by a thread other than the sender of the packet.
+    /// Wakeups by a thread other than the sender of the packet.
     wrong: Vec<(String, String)>,
     /// By an interrupt without a sender, by its cause.
     missing: BTreeMap<String, usize>,
@@ -129,6 +129,6 @@ fn a_thread_that_sleeps_is_woken_by_its_own_timer() {
     let found: Vec<_> = by_interrupt.map(|it| (&it.interrupt_kind, &it.interrupt_name)).collect();
     let timer = (&Some("hrtimer".to_owned()), &Some("hrtimer_wakeup".to_owned()));
     let timers = found.iter().filter(|it| **it == timer).count();
-    // The other wake-ups belong to its start and end.
+    // The other wakeups belong to its start and end.
     assert!(timers >= 3 && timers * 2 > found.len(), "{found:?}");
 }

@@ -1,6 +1,6 @@
 //! The known requirements of Perfetto's importer for a file. The importer itself is run by `scripts/check-perfetto`.
 //!
-//! It advances from record to record by their sizes, so a wrong size derails the rest. From a switch it keeps the weights, from a wake-up
+//! It advances from record to record by their sizes, so a wrong size derails the rest. From a switch it keeps the weights, from a wakeup
 //! the waker, which must be a koid, and it skips unknown arguments by their sizes. So all of them are measured here word by word, using
 //! only the format specification.
 

@@ -153,7 +153,7 @@ fn the_periods_of_a_throttled_cgroup_are_as_long_as_it_counts_and_have_its_waits
     assert!(waits >= 10 && within + unknown >= waits * 9 / 10, "{within} of {waits}");
 }
 
-/// How long each thread was runnable and did not run, according to switches and wake-ups only, and how many such waits ended.
+/// How long each thread was runnable and did not run, according to switches and wakeups only, and how many such waits ended.
 fn plain_waits(trace: &Trace) -> BTreeMap<u64, (u64, u64)> {
     let mut events: Vec<(u64, bool, u64, u64)> = Vec::new();
     let mut since: BTreeMap<u64, u64> = BTreeMap::new();

@@ -14,7 +14,7 @@ use serde_json::Value;
 
 const WORKLOAD: &str = env!("CARGO_BIN_EXE_workload");
 
-/// The report on a trace in the folder.
+/// The report on a trace in the directory.
 fn report(folder: &Folder, trace: &str, option: &str) -> String {
     folder.fxtrec(["report", trace, option, "--include-recorder"]).expect(0).stdout
 }
@@ -107,7 +107,7 @@ fn a_folder_of_traces_has_a_row_for_each_in_the_order_asked_for_and_groups_of_th
 struct Figures {
     runtime: f64,
     switches: u64,
-    /// The longest time from a wake-up to the switch in, in milliseconds.
+    /// The longest time from a wakeup to the switch in, in milliseconds.
     max_delay: f64,
 }
 
@@ -133,7 +133,7 @@ fn sum_up(timehist: &str) -> BTreeMap<u64, Figures> {
     threads
 }
 
-/// The longest delay of each thread in milliseconds, as in `perf sched latency`: after wake-ups and preemptions.
+/// The longest delay of each thread in milliseconds, as in `perf sched latency`: after wakeups and preemptions.
 fn longest_delays(latency: &str) -> BTreeMap<u64, f64> {
     let mut threads = BTreeMap::new();
     for line in latency.lines() {
@@ -194,7 +194,7 @@ fn disagreements(both: &Both) -> Vec<String> {
         let switches = number(&json["voluntary"]) + number(&json["involuntary"]);
         let cpu_time = number(&json["cpu_time_ns"]) / 1e6;
         let longest = number(&json["metrics"]["runqueue"]["max_ns"]) / 1e6;
-        // `perf sched latency` leaves out some waits after a wake-up that `perf sched timehist` has, for the same file.
+        // `perf sched latency` leaves out some waits after a wakeup that `perf sched timehist` has, for the same file.
         let perf_longest = both.perf_longest.get(tid).copied().unwrap_or(0.0).max(perf.max_delay);
         let mut compare = |what: &str, a: f64, b: f64, bound: f64| {
             if (a - b).abs() > bound {
@@ -205,7 +205,7 @@ fn disagreements(both: &Both) -> Vec<String> {
         compare("CPU time", perf.runtime, cpu_time, 0.01 * perf.runtime + 0.2);
         compare("switches", perf.switches as f64, ours.switches as f64, 1.0);
         compare("switches", perf.switches as f64, switches, 1.0);
-        compare("longest wake-up", perf.max_delay, ours.max_delay, 0.01 * perf.max_delay + 0.2);
+        compare("longest wakeup", perf.max_delay, ours.max_delay, 0.01 * perf.max_delay + 0.2);
         compare("longest wait", perf_longest, longest, 0.01 * perf_longest + 0.2);
     }
     found

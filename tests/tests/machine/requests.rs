@@ -12,7 +12,7 @@ use fxtrec_tests::skip::skip;
 
 const PLANTED: &str = env!("CARGO_BIN_EXE_planted");
 
-/// The kernel's counts for the disk of a folder: the number of writes done, and the sum of their times in milliseconds.
+/// The kernel's counts for the disk of a directory: the number of writes done, and the sum of their times in milliseconds.
 fn writes_below(folder: &Path) -> Option<(u64, u64)> {
     let device = fs::metadata(folder).expect("it is there").dev();
     let (major, minor) = (nix::sys::stat::major(device), nix::sys::stat::minor(device));
@@ -70,7 +70,7 @@ fn whom_the_end_of_a_request_wakes_is_who_made_it() {
     assert!(!others.keys().any(is_anothers), "another's: {others:?}");
     let (count, millis) = (after.0 - before.0, after.1 - before.1);
     assert!(right as u64 <= count, "the disk did {count} writes");
-    // The kernel counts each in whole milliseconds, from when it began until it was done; a wake-up follows that.
+    // The kernel counts each in whole milliseconds, from when it began until it was done; a wakeup follows that.
     let sum = (queued + in_disk) / 1_000_000;
     assert!(sum <= millis + count, "{sum} ms of {millis} ms in {count} writes");
 }

@@ -1,4 +1,4 @@
-//! All sources at once on one workload: their traces must agree on every switch and wake-up.
+//! All sources at once on one workload: their traces must agree on every switch and wakeup.
 //!
 //! Sources may differ only in this: a time is read a little sooner or later within the same tracepoint, and a source infers events that it
 //! does not see. So switches are compared in the order of their CPU, and both times of a switch must precede both times of the next.
@@ -117,7 +117,7 @@ fn compare(a: &[&Switch], b: &[&Switch]) -> Result<Agreement, String> {
     }
 }
 
-/// The thread on a wake-up's CPU at that time: 0 is the idle task.
+/// The thread on a wakeup's CPU at that time: 0 is the idle task.
 fn running(trace: &Trace, wakeup: &Wakeup) -> Option<u64> {
     let before = trace.switches.partition_point(|switch| switch.time <= wakeup.time);
     let on_it = |switch: &&Switch| switch.cpu == wakeup.cpu;
@@ -130,12 +130,12 @@ fn is_local(trace: &Trace, wakeup: &Wakeup) -> bool {
     wakeup.waker.is_some() && running(trace, wakeup) == wakeup.waker
 }
 
-/// Whether a wake-up may have been caused or completed while the idle task had that CPU, according to bpf.
+/// Whether a wakeup may have been caused or completed while the idle task had that CPU, according to bpf.
 fn may_be_in_idle(trace: &Trace, wakeup: &Wakeup) -> bool {
     wakeup.waker.is_none() || wakeup.interrupt || running(trace, wakeup) == Some(0)
 }
 
-/// The wake-ups of a thread by how often it had been switched out before: at most one each time.
+/// The wakeups of a thread by how often it had been switched out before: at most one each time.
 fn wakeups<'t>(trace: &'t Trace, thread: &Thread) -> BTreeMap<usize, &'t Wakeup> {
     let outs: Vec<u64> =
         trace.outs(thread.koid).map(|s| s.time).filter(|t| thread.has(*t)).collect();
@@ -205,7 +205,7 @@ fn agree() -> Result<(), String> {
     Ok(())
 }
 
-/// On a CPU whose idle task is silent, perf counts the wake-ups by interrupts there but writes none of them. Those that the idle task
+/// On a CPU whose idle task is silent, perf counts the wakeups by interrupts there but writes none of them. Those that the idle task
 /// causes itself, since it polls for them, are not even counted.
 #[test]
 fn what_perf_counts_and_does_not_write_are_wake_ups_on_cpus_with_a_silent_idle_task() {
@@ -216,10 +216,10 @@ fn what_perf_counts_and_does_not_write_are_wake_ups_on_cpus_with_a_silent_idle_t
     assert!(unreported <= missing + others, "{unreported} unreported, {missing} missing");
 }
 
-/// How many wake-ups bpf saw that perf did not write; how many perf reports as not written; and how many of these may belong to recorders,
+/// How many wakeups bpf saw that perf did not write; how many perf reports as not written; and how many of these may belong to recorders,
 /// or to times before the workload began or after it ended. `None` if a source is refused here.
 fn missing_and_unreported() -> Option<(u64, u64, u64)> {
-    // A source's programs begin and end one after the other: its first wake-up may be that of a new thread, long before it sees others. So
+    // A source's programs begin and end one after the other: its first wakeup may be that of a new thread, long before it sees others. So
     // only the time in which both sources certainly saw everything counts.
     let mut both = 0..=0;
     let traces = record_by_each(&["bpf", "perf"], || {
@@ -243,7 +243,7 @@ fn missing_and_unreported() -> Option<(u64, u64, u64)> {
         missing += all.all - written.all;
     }
     let unreported = sum("unreported");
-    eprintln!("of {} wake-ups {missing} missing, {unreported} unreported", ours.wakeups.len());
+    eprintln!("of {} wakeups {missing} missing, {unreported} unreported", ours.wakeups.len());
     Some((missing, unreported, 20 + theirs.wakeups.len() as u64 / 50))
 }
 
@@ -257,7 +257,7 @@ struct Woken {
     idle: u64,
 }
 
-/// How often threads were woken in a stretch of time, without the recorders, whose wake-ups perf causes itself.
+/// How often threads were woken in a stretch of time, without the recorders, whose wakeups perf causes itself.
 fn woken(trace: &Trace, within: &RangeInclusive<u64>) -> BTreeMap<u64, Woken> {
     let mut woken: BTreeMap<u64, Woken> = BTreeMap::new();
     for wakeup in trace.wakeups.iter().filter(|wakeup| within.contains(&wakeup.time)) {

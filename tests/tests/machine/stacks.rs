@@ -303,7 +303,7 @@ fn a_command_is_recorded_with_the_stacks_of_its_own_long_waits_and_why_names_the
     for nothing in ["lost", "unseen", "given_up"] {
         assert_eq!(stacks.counts[nothing], 0, "{nothing}: {:?}", stacks.counts);
     }
-    assert_eq!(stacks.processes.len(), 1, "another process than COMMAND has stacks: {stacks:?}");
+    assert_eq!(stacks.processes.len(), 1, "a process other than COMMAND has stacks: {stacks:?}");
     assert_of_long_waits(&recording, &stacks);
     let mut named = 0;
     for line in recording.lines() {

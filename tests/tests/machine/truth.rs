@@ -204,7 +204,7 @@ fn a_process_that_got_the_id_of_one_just_ended_is_recorded_to_its_end() {
     if !may_record() {
         return;
     }
-    // The kernel releases a task some milliseconds after its id becomes free.
+    // The kernel releases a task a few milliseconds after its id becomes free.
     for source in ["perf", "bpf", "ftrace"] {
         for scope in ["app", "all"] {
             let options = ["--source", source, "--scope", scope];
@@ -327,7 +327,7 @@ fn waking_names_wakers_that_a_wake_up_alone_does_not() {
     let woken = |wakeup: &&trace::Wakeup| pair.contains(&wakeup.thread);
     let ours: Vec<_> = recording.trace.wakeups.iter().filter(woken).collect();
     let named = ours.iter().filter(|wakeup| wakeup.waker.is_some()).count();
-    assert!(named * 10 >= ours.len() * 9, "{named} of {} wake-ups have a waker", ours.len());
+    assert!(named * 10 >= ours.len() * 9, "{named} of {} wakeups have a waker", ours.len());
 }
 
 #[test]

@@ -24,7 +24,7 @@ const PLANTED: &str = env!("CARGO_BIN_EXE_planted");
 /// The maximum number of recordings until one is complete.
 const ATTEMPTS: usize = 5;
 
-/// A recording in a separate folder.
+/// A recording in a separate directory.
 struct Recorded {
     folder: Folder,
     /// COMMAND's output.
@@ -55,7 +55,7 @@ impl Recorded {
         recorded
     }
 
-    /// Whether no switch of COMMAND's threads was inferred, and every sleep and wake-up of theirs has both ends.
+    /// Whether no switch of COMMAND's threads was inferred, and every sleep and wakeup of theirs has both ends.
     fn is_complete(&self) -> bool {
         let report = self.folder.fxtrec(["report", "t.fxt", "--json"]).expect(0).stdout;
         let report: Value = serde_json::from_str(&report).expect("JSON");

@@ -100,7 +100,7 @@ fn the_recording_step_keeps_the_status_of_the_tests_and_leaves_trace_and_verdict
         return;
     }
     let folder = Folder::new();
-    let script = script("gates", "Record the tests and judge the recording");
+    let script = script("gates", "Record the tests and check the recording");
     let done = run_step(&folder, &script, "exit 7");
     assert_eq!(done.code, 7, "{}", done.stderr);
     assert!(folder.read("latency.xml").contains("tests=\"3\""), "three gates");

@@ -134,7 +134,7 @@ impl Connection {
     }
 
     fn post(&mut self, message: &FromProvider) -> Result<(), Over> {
-        // Texts were checked on entry.
+        // Strings were checked on entry.
         let bytes = message.encode().map_err(|_| self.gone())?;
         self.outbox.push_back(bytes);
         Ok(())

@@ -169,7 +169,7 @@ impl Client {
         let _ = self.wake.write(1);
     }
 
-    /// Takes the wake-ups so far.
+    /// Takes the wakeups so far.
     fn woken(&self) {
         // An empty FIFO is not an error here.
         let _ = self.wake.read();

@@ -119,7 +119,7 @@ impl Mapping {
     }
 
     /// Populates pages in advance, so that recording takes no page faults; all of
-    /// them, unless that would take long. A failure has no other effect.
+    /// them, unless that would take a long time. A failure has no other effect.
     pub(in crate::provider) fn populate(&self) {
         let bytes = self.bytes.get().min(MAX_POPULATED_BYTES);
         // SAFETY: the advice changes no content, even if the memory is in use.
@@ -136,7 +136,7 @@ impl Mapping {
         let access = ProtFlags::PROT_READ | ProtFlags::PROT_WRITE;
         let flags = MapFlags::MAP_PRIVATE | MapFlags::MAP_FIXED | MapFlags::MAP_NORESERVE;
         // SAFETY: the range is this mapping, which stays valid for reads and writes
-        // throughout: the kernel puts one in place of the other under its lock.
+        // throughout: the kernel replaces one with the other under its lock.
         // Only the engine's atomics access it, and they read zeros from then on.
         // If there is no memory for the change, the old mapping stays until the drop.
         let _ = unsafe { mmap_anonymous(address, self.bytes, access, flags) };

@@ -12,7 +12,7 @@ use crate::layout::limits::MAX_ARGS;
 use crate::provider::format::Bounded;
 use crate::provider::site::Name;
 
-/// A field's value; texts are stored contiguously.
+/// A field's value; strings are stored contiguously.
 #[derive(Clone, Debug)]
 enum Kept {
     Signed(i64),

@@ -68,7 +68,7 @@ impl FromProvider {
     ///
     /// # Errors
     ///
-    /// Returns an error when a text cannot be expressed, or the message grows too long.
+    /// Returns an error when a string cannot be expressed, or the message grows too long.
     pub fn encode(&self) -> Result<Vec<u8>, WireError> {
         let mut payload = Vec::new();
         let (kind, data) = match self {

@@ -16,7 +16,7 @@ pub enum Reason {
     #[default]
     NotSeen,
     Lost,
-    /// It slept, and may have waited for a CPU after that: its wake-up is not in the file.
+    /// It slept, and may have waited for a CPU after that: its wakeup is not in the file.
     NoWakeup,
     /// No event reported the switch.
     Inferred,
@@ -53,7 +53,7 @@ impl Reason {
         match self {
             Reason::NotSeen => "no record of the thread yet",
             Reason::Lost => "events were lost",
-            Reason::NoWakeup => "off the CPU; its wake-up is not in the file",
+            Reason::NoWakeup => "off the CPU; its wakeup is not in the file",
             Reason::Inferred => "no event reported the switch",
             Reason::OutOfScope => "outside the scope of the recording",
             Reason::Unplaced => "throttled or waiting; which one is unknown",
@@ -124,7 +124,7 @@ pub struct Lock {
     pub kernel: Option<LockKind>,
     /// Its owner when the wait began; `None` if unknown, or if such a futex has no owner.
     pub owner: Option<Index>,
-    /// Whether the thread waited for the end of that thread instead of a lock.
+    /// Whether the thread waited for that thread to exit, and not for a lock.
     pub is_end: bool,
 }
 
@@ -144,7 +144,7 @@ impl Lock {
         self.owner.filter(|_| !self.is_end)
     }
 
-    /// The thread whose end is waited for.
+    /// The thread whose exit is waited for.
     pub fn ending(self) -> Option<Index> {
         self.owner.filter(|_| self.is_end)
     }
@@ -154,7 +154,7 @@ impl Lock {
 pub trait Sink {
     /// A thread enters a state. If the state is running, it has the CPU.
     fn begin(&mut self, thread: Index, begin: Begin);
-    /// A thread that is now woken, as the next call reports, had been blocked since the beginning of the trace.
+    /// The thread was blocked since the beginning of the trace; the next call reports that it is woken.
     fn was_blocked(&mut self, _: Index) {}
     /// The time that was taken from the current slice of the thread.
     fn taken(&mut self, _: Index, _steal: u64, _irq: u64) {}
@@ -162,7 +162,7 @@ pub trait Sink {
     fn quota(&mut self, _: Index, _cgroup: u32) {}
     /// The lock that a thread waits for; the thread has just blocked.
     fn lock(&mut self, _: Index, _time: u64, _: Lock) {}
-    /// The time from the sending of the packet by the waker to the wake-up that it caused, which was the last event.
+    /// The time from the sending of the packet by the waker to the wakeup that it caused, which was the last event.
     fn sent(&mut self, _: Index, _ago: u64) {}
     /// The request whose completion woke the thread just now.
     fn request(&mut self, _: Index, _: Request) {}

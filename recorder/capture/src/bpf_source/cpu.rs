@@ -172,7 +172,7 @@ struct Decoder {
     taken: Option<Taken>,
     /// How long the queue of the next record's thread was throttled.
     kept: Option<Kind>,
-    /// The cause of the interrupt of the next wake-up.
+    /// The cause of the interrupt of the next wakeup.
     origin: Option<(RawOrigin, Bytes)>,
     /// Time of the last move.
     moved: Nanos,
@@ -211,7 +211,7 @@ impl CpuLane {
         }
     }
 
-    /// Whether it is the CPU's lane of switches and wake-ups.
+    /// Whether it is the CPU's lane of switches and wakeups.
     pub(super) fn has_switches(&self) -> bool {
         !self.of_calls
     }

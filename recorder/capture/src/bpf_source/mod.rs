@@ -1,6 +1,6 @@
 //! Events from programs inside of the kernel, one lane of records per CPU.
 //!
-//! Switches and wake-ups come from [`fxtrec_kernel::bpf`]; forks, exits and names, and all other perf records, come from perf's rings. Both
+//! Switches and wakeups come from [`fxtrec_kernel::bpf`]; forks, exits and names, and all other perf records, come from perf's rings. Both
 //! use the same clock and are combined in the merger, where each CPU has a queue for each of the two.
 
 mod cpu;
@@ -57,7 +57,7 @@ pub struct BpfOptions {
     pub need_resched: bool,
     /// Whether to record the futexes on which threads block.
     pub locks: bool,
-    /// Whether to record only switches and wake-ups, without the facts that explain them.
+    /// Whether to record only switches and wakeups, without the facts that explain them.
     pub plain: bool,
     /// How the scope is narrowed; `None` if it is not. [`Source::narrow`] or [`Source::narrow_to_cgroups`] selects the threads.
     pub narrow: Option<ScopeBy>,

@@ -7,7 +7,7 @@
 //! ```
 //!
 //! A [`CpuState`] of the scheduling machine, with its rules for switches and gaps, says which thread really is on the CPU. The encoder does
-//! not derive the states of threads: it only tracks the facts that it needs to leave out spurious wake-ups; a ledger tracks the rest if a
+//! not derive the states of threads: it only tracks the facts that it needs to leave out spurious wakeups; a ledger tracks the rest if a
 //! trigger is set. A property test (`agreement` of `fxtrec-convert`) records a random history with the encoder and compares the report with
 //! the machine.
 //!

@@ -59,7 +59,7 @@ pub struct Encoder<L> {
     cgroups: CgroupNames,
     /// The facts about the quota of the thread that the next event of this CPU wakes.
     queued: Option<(Cpu, Throttle)>,
-    /// The cause of the interrupt that does the next wake-up of this CPU.
+    /// The cause of the interrupt that does the next wakeup of this CPU.
     origin: Option<(Cpu, Origin)>,
     kernel: Arc<KernelSymbols>,
     /// The cgroups that are currently throttled.
@@ -120,7 +120,7 @@ impl Words {
 }
 
 /// The state of a thread whose switch out was not seen: most often it blocked. A runnable thread is switched in again, and readers would
-/// show it as waiting for a CPU until then; for a blocked one, its wake-up or its next slice will be seen.
+/// show it as waiting for a CPU until then; for a blocked one, its wakeup or its next slice will be seen.
 fn unseen_state(koid: Koid) -> OutgoingState {
     let fxt = if koid == Koid(0) { ThreadState::Running } else { ThreadState::Blocked };
     OutgoingState { fxt, detail: None }
@@ -214,7 +214,7 @@ impl<L: Lanes> Encoder<L> {
         self.brief_weights = true;
     }
 
-    /// From now on, threads are named only by their switches and wake-ups. A rename may concern a thread that has changed its user since
+    /// From now on, threads are named only by their switches and wakeups. A rename may concern a thread that has changed its user since
     /// its last switch, and so is not in scope any more.
     pub fn take_names_from_switches_only(&mut self) {
         self.renames_are_hidden = true;

@@ -4,7 +4,7 @@
 //! forks, exits and names carry those of the namespace in which the recorder
 //! runs. In the initial namespace these are the same. Elsewhere the pairs are
 //! learned: each sample carries both ids of the thread that left it, and a
-//! thread's fork is followed by its first wake-up, done by the same parent, which
+//! thread's fork is followed by its first wakeup, done by the same parent, which
 //! carries the new thread's id in the initial namespace.
 
 use rustc_hash::FxHashMap;
@@ -69,7 +69,7 @@ impl Ids {
         }
     }
 
-    /// The tid of a forked thread; `None` if only its first wake-up will reveal it.
+    /// The tid of a forked thread; `None` if only its first wakeup will reveal it.
     pub fn tid_of_fork(&mut self, child: LocalId, parent: LocalId, pid: LocalId) -> Option<Tid> {
         match self {
             Ids::Initial => Some(Tid(child.0)),

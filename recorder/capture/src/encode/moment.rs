@@ -2,10 +2,10 @@
 //!
 //! ```text
 //! recording  ===a====|======b=====|==a==     a has the CPU, c waits for it, b is inside of f
-//! piece              |=a|===b=====|==a==     |: a switch to a, a wake-up of c, the beginning of f
+//! piece              |=a|===b=====|==a==     |: a switch to a, a wakeup of c, the beginning of f
 //! ```
 //!
-//! Switches and wake-ups that are generated for this carry the argument `inferred`, and beginnings of durations carry `cut`, like those of
+//! Switches and wakeups that are generated for this carry the argument `inferred`, and beginnings of durations carry `cut`, like those of
 //! `fxtrec cut`. A thread that neither has a CPU nor is in a queue either waits for something else or is unknown.
 
 mod filter_relevant;

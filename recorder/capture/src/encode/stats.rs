@@ -9,11 +9,11 @@ pub struct Stats {
     pub switches: u64,
     /// The number in the trace.
     pub switches_written: u64,
-    /// Wake-ups that the kernel reported, including those of new threads.
+    /// Wakeups that the kernel reported, including those of new threads.
     pub wakeups: u64,
     /// The number in the trace.
     pub wakeups_written: u64,
-    /// Wake-ups of threads that were already awake; they are not in the trace.
+    /// Wakeups of threads that were already awake; they are not in the trace.
     pub spurious_wakeups: u64,
     pub wakings: u64,
     /// Moves between queues that the kernel reported.
@@ -32,7 +32,7 @@ pub struct Stats {
     pub unknown_losses: u64,
     /// Missing records of the kind that reports an incoming thread where no tracepoint does.
     pub lost_switch_records: u64,
-    /// Non-scheduler events that are missing where no switch or wake-up is; not included in [`Stats::lost`].
+    /// Non-scheduler events that are missing where no switch or wakeup is; not included in [`Stats::lost`].
     pub lost_others: u64,
     /// Whether the number may be lower.
     pub lost_others_at_most: bool,

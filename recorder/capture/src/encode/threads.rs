@@ -131,7 +131,7 @@ pub struct Thread {
 enum Origin {
     /// The name is from the snapshot, or was held back until the tid was known; no event has contained it yet.
     Snapshot,
-    /// Its fork was recorded, but not its first wake-up.
+    /// Its fork was recorded, but not its first wakeup.
     Fork,
     Seen,
 }
@@ -600,7 +600,7 @@ pub struct OutgoingState {
     pub detail: Option<Detail>,
 }
 
-/// The kernel's states that share an FXT state with a more common one, in the order of their texts.
+/// The kernel's states that share an FXT state with a more common one, in the order of their strings.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Detail {
     Preempted,

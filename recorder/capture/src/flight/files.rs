@@ -277,7 +277,7 @@ mod tests {
         let mut files = Files::new(Bounds { bytes: None, files: Some(1) });
         let id = file_at(folder.path()).expect("a folder");
         files.add(&folder.path().join("never"), id, 1, 0).expect("nothing to remove");
-        // A folder is not a file.
+        // A directory is not a file.
         files.add(folder.path(), id, 1, 0).expect("the first is gone");
         let error = files.add(&folder.path().join("last"), id, 1, 0).expect_err("not a file");
         assert_eq!(error.path, folder.path());

@@ -69,9 +69,9 @@ pub struct Counts {
     pub too_soon: u64,
     /// The number of times that a trigger would have fired after the permitted number.
     pub too_many: u64,
-    /// Waits for a CPU that would fire a trigger on `wakeup` if they had followed a wake-up and not a preemption.
+    /// Waits for a CPU that would fire a trigger on `wakeup` if they had followed a wakeup and not a preemption.
     pub preempted: u64,
-    /// Waits that would fire a trigger on `preempt` if they had followed a preemption and not a wake-up.
+    /// Waits that would fire a trigger on `preempt` if they had followed a preemption and not a wakeup.
     pub woken: u64,
 }
 

@@ -44,7 +44,7 @@ const AT_ONCE: Duration = Duration::from_secs(5);
 /// stack are forgotten.
 pub(super) const MOST_PROGRAMS: usize = 8192;
 
-/// The age of its last stack at which a program counts as unused.
+/// A program counts as unused if its last stack is older than this.
 const LATELY: Nanos = Nanos(3_000_000_000);
 
 /// How long all programs are kept after too many frames had no names.

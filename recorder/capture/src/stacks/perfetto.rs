@@ -355,7 +355,7 @@ impl Sequence {
         sequence
     }
 
-    /// Forgets everything that packets referred to, as their readers do.
+    /// Clears everything that later packets could refer to, as readers do at the packet that this adds.
     fn begin(&mut self) {
         const NANOSECONDS: u64 = 1;
         const SAMPLES: u64 = 9;

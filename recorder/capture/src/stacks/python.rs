@@ -85,7 +85,7 @@ pub(super) struct Interpreters {
     given: u64,
     /// Memory of the functions, in bytes.
     bytes: usize,
-    /// Counts the memories that are held: each has a clone of this.
+    /// Counts the open descriptors of processes' memory: each has a clone of this.
     memories: Arc<()>,
 }
 
@@ -183,7 +183,7 @@ impl Functions {
     }
 }
 
-/// The name of a file without folders, but with the last folder if the name alone says little, as in `json/__init__.py`.
+/// The name of a file without directories, but with the last directory if the name alone says little, as in `json/__init__.py`.
 fn short(path: &str) -> &str {
     let name = path.rfind('/').map_or(0, |at| at + 1);
     if !path[name..].starts_with("__") || name == 0 {
@@ -192,7 +192,7 @@ fn short(path: &str) -> &str {
     &path[path[..name - 1].rfind('/').map_or(0, |at| at + 1)..]
 }
 
-/// Replaces each evaluating frame by the Python functions of its native call. `cut` says which of the two lists lacks its outer part.
+/// Replaces each evaluating frame with the Python functions of its native call. `cut` says which of the two lists lacks its outer part.
 /// `None` if they do not agree.
 fn merged(
     native: &[u64],

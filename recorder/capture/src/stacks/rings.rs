@@ -229,7 +229,7 @@ pub(super) struct Rings {
     state: Arc<Mutex<State>>,
     order: Arc<Order>,
     share: Share,
-    /// For waits, wake-ups and clocks: see [`StackSource::is_own_stack`].
+    /// For waits, wakeups and clocks: see [`StackSource::is_own_stack`].
     own_stacks: [bool; 3],
     walks_python: bool,
     /// Dropping this ends the other thread.

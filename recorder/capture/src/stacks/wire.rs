@@ -37,7 +37,7 @@ pub(super) mod kind {
     pub(in super::super) const PYTHON: u64 = 6;
 }
 
-/// Numbers and texts, one after the other.
+/// Numbers and strings, one after the other.
 #[derive(Debug, Default)]
 pub(super) struct Packed(Vec<u8>);
 

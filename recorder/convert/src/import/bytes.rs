@@ -69,7 +69,7 @@ impl<'a> Bytes<'a> {
         Ok(text)
     }
 
-    /// A text after its length.
+    /// A string after its length.
     pub(super) fn sized_text(&mut self) -> Result<String, ImportError> {
         let len = self.u64()?;
         self.take(len).map(|text| String::from_utf8_lossy(text).into_owned())

@@ -75,7 +75,7 @@ pub(crate) fn read(
     import(BufReader::with_capacity(BUFFER_BYTES, input), output, lenient, &FxHashMap::default())
 }
 
-/// [`read`] for a file. The process of some threads, as a map from thread id to process id.
+/// Like [`read`], for a file. The map has the process of some threads, from thread id to process id.
 pub(crate) fn read_file(
     file: &File,
     output: impl Write,

@@ -209,7 +209,8 @@ impl<W: Write> Importer<W> {
         self.homes.known(|known| known.name_of.insert(pid, name.into()));
     }
 
-    /// The thread in the trace, which is named before the next record at `time`; `comm` is used if its name is not known otherwise.
+    /// The koids of a process and its thread, which get their names before the next record at `time`; `comm` is used if the thread's name
+    /// is not known otherwise.
     pub(super) fn thread(
         &mut self,
         time: Nanos,

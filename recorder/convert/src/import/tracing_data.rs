@@ -27,7 +27,7 @@ pub(super) struct Tracepoint {
     pub(super) format: Format,
 }
 
-/// The format of ftrace's pages and events: the texts of `events/header_page` and `events/header_event`.
+/// The format of ftrace's pages and events: the text of `events/header_page` and `events/header_event`.
 #[derive(Clone, Debug, Default)]
 pub(super) struct HeaderInfo {
     pub(super) page: String,

@@ -1,12 +1,12 @@
 //! Stacks of any recorder, as samples.
 //!
 //! The name of a function may follow its stacks. The weight of a stack is in fxtrec's blob for Perfetto, or follows from the switches and
-//! wake-ups around it. So all of these are sorted by time during the pass, and the samples are written at the end:
+//! wakeups around it. So all of these are sorted by time during the pass, and the samples are written at the end:
 //!
 //! ```text
 //!   stacks, each with its time + LATE --+                      weight: the recorder's,
 //!   the recorder's weights -------------+                      or the wait that it is in or that begins soon after,
-//!   waits, by their beginning ----------+--> sort --> play --> the wake-up next to it,                             --> sample
+//!   waits, by their beginning ----------+--> sort --> play --> the wakeup next to it,                              --> sample
 //!   ends of waits, by who woke ---------+                      one look at a CPU
 //! ```
 

@@ -114,7 +114,7 @@ impl<'w, 'f> Files<'w, 'f> {
         if self.workers.left() > 0 {
             let left = self.workers.left();
             report.note(format!(
-                "{left} processes (fxtrec-files) wait for file systems that do not answer: no more files are read until these end"
+                "{left} processes (fxtrec-files) wait for file systems that do not answer: no more files are read until these exit"
             ));
         }
         report.add("files not read to the end: --naming-time had expired", self.late.len() as u64);

@@ -147,7 +147,7 @@ impl Reader {
         Some(vec![data.into_inner()])
     }
 
-    /// A file with symbols from the folders of such files.
+    /// A file with symbols from the directories of such files.
     fn by_build(&self, id: &[u8]) -> Option<FileData> {
         let folders = self.debug_folders.iter().map(PathBuf::as_path);
         folders.chain([Path::new("/")]).find_map(|folder| debug_file_of(id, folder))
@@ -200,7 +200,7 @@ fn of_build(path: &Path, id: &[u8]) -> Option<FileData> {
     elf::open(path).ok().filter(is_it)
 }
 
-/// Where kernel packages put a vmlinux with symbols, in the folders of various distributions: Debian's have no link by build id. The
+/// Where kernel packages put a vmlinux with symbols, in the directories of various distributions: Debian's have no link by build id. The
 /// kernel's release in the trace is not used in a path: it could lead anywhere.
 fn vmlinux_in(folder: &Path) -> Vec<PathBuf> {
     let entries = |folder: PathBuf| {

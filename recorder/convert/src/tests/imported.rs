@@ -17,7 +17,7 @@ fn text(input: &str) -> Vec<u8> {
     imported(input.as_bytes(), Format::FtraceText).0
 }
 
-/// Switches as `time CPU from state to`, and wake-ups as `time CPU thread waker`.
+/// Switches as `time CPU from state to`, and wakeups as `time CPU thread waker`.
 pub(super) fn scheduling(fxt: &[u8]) -> Vec<String> {
     let mut reader = Reader::from_slice(fxt);
     let mut found = Vec::new();
@@ -237,7 +237,7 @@ fn every_layout_that_kernels_and_tools_write_is_read_whole() {
         let is_event =
             |line: &&str| line.contains("sched_switch:") || line.contains("sched_wakeup");
         let (events, found) = (seed.lines().filter(is_event).count(), scheduling(&fxt).len());
-        // Only wake-ups with an effect are written, and missing switches are added.
+        // Only wakeups with an effect are written, and missing switches are added.
         assert!(events >= 2 && found >= events / 2, "{name}: {found} of {events}");
         let names = ["pipe", "latency", "verbose", "fields", "processes"].contains(&name);
         assert!(!names || thread(&fxt, 16482).0 == "lto cgu.4", "{name}");

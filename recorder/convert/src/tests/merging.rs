@@ -33,7 +33,7 @@ fn recording(name: &str, wall_clock: Option<i64>, times: &[u64]) -> Vec<u8> {
     trace.into_inner()
 }
 
-/// The content of these recordings' archive: times, providers, names and CPUs of the wake-ups.
+/// The content of these recordings' archive: times, providers, names and CPUs of the wakeups.
 fn merged(
     recordings: &[(Vec<u8>, Option<i64>)],
     same_machine: bool,

@@ -72,7 +72,7 @@ fn trace() -> Trace {
     trace
 }
 
-/// Without additional folders; a thread reads the files.
+/// Without additional directories; a thread reads the files.
 fn places() -> Where {
     let time = Duration::from_secs(60);
     let (debug_folders, vmlinux, show_progress) = (Vec::new(), None, false);

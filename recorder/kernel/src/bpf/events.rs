@@ -118,7 +118,7 @@ pub struct Wanted<'a> {
     pub locks: bool,
     /// Whether to report the senders of packets that wake threads.
     pub packets: bool,
-    /// Whether to record only switches and wake-ups, without the facts that explain them.
+    /// Whether to record only switches and wakeups, without the facts that explain them.
     pub plain: bool,
     /// The system calls to record, if any: those with these numbers, or all.
     pub calls: Option<Option<&'a [u16]>>,
@@ -453,7 +453,7 @@ impl BpfEvents {
 
     /// Stops the programs; the lanes stay readable.
     pub fn detach(&mut self) {
-        // This is in reverse order, so that no wake-up names a thread whose switch was not seen.
+        // This is in reverse order, so that no wakeup names a thread whose switch was not seen.
         while self.links.pop().is_some() {}
     }
 
@@ -571,7 +571,7 @@ fn load_all(
     let programs = programs::all(objects, setting, waking)?;
     let (of_scope, on_events) = programs.split_at(programs.len() - programs::ON_EVENTS.len());
     let load = |program| Loaded::new(sys, program);
-    // Loads the programs of the scope first, so that a kernel without their operations reports that. Then the programs on wake-ups, which
+    // Loads the programs of the scope first, so that a kernel without their operations reports that. Then the programs on wakeups, which
     // not every kernel accepts; last the program on switches, which takes the kernel longest to check.
     let mut loaded = of_scope.iter().map(load).collect::<Result<Vec<Loaded>, BpfError>>()?;
     let events = on_events.iter().rev().map(load).collect::<Result<Vec<Loaded>, BpfError>>()?;

@@ -7,7 +7,7 @@
 //!   36864    records, a power of two of them
 //! ```
 //!
-//! A record has 24 bytes and one of seventeen kinds; three of these are wake-ups:
+//! A record has 24 bytes and one of seventeen kinds; three of these are wakeups:
 //!
 //! ```text
 //!   byte    0        8             12            16    18    20      21      22      23
@@ -29,11 +29,11 @@
 //! ```
 //!
 //! The CPU is that of the lane. Only the lower 16 bits of a state are stored; they contain all reported states. System call numbers are far
-//! below this. Priorities are truncated to a byte: they are between -1, for deadline tasks, and 139. The upper byte of a wake-up's target
+//! below this. Priorities are truncated to a byte: they are between -1, for deadline tasks, and 139. The upper byte of a wakeup's target
 //! CPU is the upper byte of the waker, whose id has only 22 bits. A name precedes the first record of its lane that mentions the thread,
 //! and is repeated after the thread was renamed. Facts about a slice precede the switch that ends it, as does the quota that keeps its
 //! thread from running; most slices have no such facts. With `--locks`, the futex on which its thread blocks, and the kernel lock that it
-//! waits for, do as well. The cause of an interrupt precedes its wake-up.
+//! waits for, do as well. The cause of an interrupt precedes its wakeup.
 //!
 //! Head and tail count records and never decrease. The tracepoints fire with preemption off, so a CPU is never in two programs at once,
 //! with one exception: a thread that wakes itself does so with interrupts on, and an interrupt may wake another thread at that time. `busy`
@@ -42,7 +42,7 @@
 //! needed, and no atomic operation except to publish the head, on machines that reorder stores.
 //!
 //! The programs are attached and detached one after the other, which takes milliseconds each. Between the first and the last one, there are
-//! switches without the wake-ups that caused them. So a lane is closed at first, and again before the programs are detached, by a special
+//! switches without the wakeups that caused them. So a lane is closed at first, and again before the programs are detached, by a special
 //! value in `busy`: a program that finds it returns without counting anything.
 
 use std::collections::VecDeque;
@@ -85,7 +85,7 @@ pub const NAMES: usize = 1024;
 pub const NAME_BYTES: usize = 32;
 
 /// Space that is kept free: an event may add nine more records. A switch adds a loss, a name, two for the slice, one for each side that is
-/// throttled, a futex and a kernel lock; a wake-up a loss, two names, an occupant, a throttled queue, and four for its origin.
+/// throttled, a futex and a kernel lock; a wakeup a loss, two names, an occupant, a throttled queue, and four for its origin.
 pub const SPARE: usize = 10;
 
 /// The number of tracepoints whose events are counted, in the order of the counts.
@@ -135,7 +135,7 @@ pub struct Lane {
 /// Counts that the programs keep in a lane.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct LaneCounts {
-    /// Events by kind: switches, wake-ups, first wake-ups, wakings, moves.
+    /// Events by kind: switches, wakeups, first wakeups, wakings, moves.
     pub fired: [u64; COUNTED],
     /// Events for which there was no space.
     pub lost: u64,
@@ -306,7 +306,7 @@ pub mod part {
 pub enum RecordKind {
     /// `sched_switch`. Its flags: whether the outgoing thread is preempted; which of the two threads are in scope.
     Switch = 1,
-    /// `sched_wakeup`. First flag of wake-ups: caused by an interrupt.
+    /// `sched_wakeup`. First flag of wakeups: caused by an interrupt.
     Wakeup = 2,
     /// `sched_wakeup_new`. Second flag: the new thread belongs to the process of the current thread, which created it.
     WakeupNew = 3,
@@ -317,7 +317,7 @@ pub enum RecordKind {
     Name = 6,
     /// Facts about the slice that the next switch of the lane ends.
     Slice = 7,
-    /// The outgoing thread of the lane's next switch, or the thread that its next wake-up wakes, waits in a queue that is or was throttled.
+    /// The outgoing thread of the lane's next switch, or the thread that its next wakeup wakes, waits in a queue that is or was throttled.
     /// First flag: it is currently throttled.
     Throttled = 8,
     /// How long a thread's queue was throttled so far. First flag: the thread was just moved there; otherwise it leaves the queue. Second
@@ -333,7 +333,7 @@ pub enum RecordKind {
     Contention = 13,
     /// A system call begins; with the first flag, it ends.
     Call = 14,
-    /// The cause of the interrupt of the lane's next wake-up.
+    /// The cause of the interrupt of the lane's next wakeup.
     Origin = 15,
     /// More bytes of an `Origin`.
     More = 16,
@@ -343,9 +343,9 @@ pub enum RecordKind {
 
 /// The bits of a record's flags.
 pub mod flag {
-    /// In a switch: preempted. In a wake-up: caused by an interrupt. In the time taken from a slice: a switch was requested.
+    /// In a switch: preempted. In a wakeup: caused by an interrupt. In the time taken from a slice: a switch was requested.
     pub const FIRST: u8 = 1;
-    /// In a first wake-up: the thread belongs to its creator's process.
+    /// In a first wakeup: the thread belongs to its creator's process.
     pub const SAME_PROCESS: u8 = 2;
     /// In a queue's record: it is still throttled.
     pub const GOES_ON: u8 = 2;
@@ -383,7 +383,7 @@ pub enum Record {
         waited_for: bool,
     },
     Wake {
-        /// The tracepoint: one of the three kinds of wake-ups.
+        /// The tracepoint: one of the three kinds of wakeups.
         kind: RecordKind,
         time: Nanos,
         tid: Tid,
@@ -397,7 +397,7 @@ pub enum Record {
         target: Cpu,
         /// Whether an interrupt began it.
         in_interrupt: bool,
-        /// For a first wake-up: whether the thread belongs to the process of the current thread.
+        /// For a first wakeup: whether the thread belongs to the process of the current thread.
         same_process: bool,
     },
     /// Records were lost because the lane was full.
@@ -464,7 +464,7 @@ pub enum Record {
         result: Option<i64>,
         is_32_bit: bool,
     },
-    /// The cause of the interrupt of the next wake-up.
+    /// The cause of the interrupt of the next wakeup.
     Origin(RawOrigin),
     /// More bytes of that cause.
     More([u8; part::MORE_BYTES]),

@@ -1,4 +1,4 @@
-//! Small programs in the kernel that write compact records of switches and wake-ups.
+//! Small programs in the kernel that write compact records of switches and wakeups.
 //!
 //! ```text
 //!   sched_switch ------ program --+

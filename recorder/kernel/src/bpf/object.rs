@@ -74,7 +74,7 @@ macro_rules! compiled {
 pub static CALLS: Compiled = compiled!("calls");
 /// The programs that count for metrics.
 pub static COUNTS: Compiled = compiled!("counts");
-/// The programs on switches and wake-ups.
+/// The programs on switches and wakeups.
 pub static EVENTS: Compiled = compiled!("events");
 /// The features of the kernel.
 pub static FACTS: Compiled = compiled!("facts");

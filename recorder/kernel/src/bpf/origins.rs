@@ -1,7 +1,7 @@
 //! The causes of interrupts that end a sleep.
 //!
-//! Programs on interrupts and timers (`interrupts.bpf.c`) store the current event in per-CPU memory. The program on wake-ups reports that
-//! note for threads woken in the meantime. It reads the note only if the kernel shows that an interrupt is running, so a wake-up by a
+//! Programs on interrupts and timers (`interrupts.bpf.c`) store the current event in per-CPU memory. The program on wakeups reports that
+//! note for threads woken in the meantime. It reads the note only if the kernel shows that an interrupt is running, so a wakeup by a
 //! thread has no additional cost.
 //!
 //! ```text

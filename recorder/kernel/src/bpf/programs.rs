@@ -5,17 +5,17 @@
 //! ```text
 //!   with a scope: leave, if the thread does not matter
 //!   lane of this CPU              two array lookups, which the kernel turns into a few instructions
-//!   leave, if the lane is busy    an interrupt in the middle of a wake-up
+//!   leave, if the lane is busy    an interrupt in the middle of a wakeup
 //!   count the event
 //!   time                          CLOCK_MONOTONIC, by the function that perf takes its time from
 //!   leave, if the lane is full    counting a loss
 //!   tell losses and names         if there are any to tell
-//!   the record                    on switches, who waits is noted as well, if somebody wants stacks
+//!   the record                    on switches, the waiting thread is noted too, if stacks are recorded
 //!   the head
 //!   ring the bell, if it is time to
 //! ```
 //!
-//! The program on the beginning of a wake-up stores the waker for the program on its completion, which may run on another CPU, in an
+//! The program on the beginning of a wakeup stores the waker for the program on its completion, which may run on another CPU, in an
 //! interrupt.
 
 use std::borrow::Cow;
@@ -47,7 +47,7 @@ pub struct Setting<'a> {
     pub scope: Option<Scope<'a>>,
     /// The only user whose threads are in scope.
     pub owner: Option<u32>,
-    /// Wakers of wake-ups in progress: see `wakers.h`.
+    /// Wakers of wakeups in progress: see `wakers.h`.
     pub wakers: BorrowedFd<'a>,
     /// Which threads in scope wait for which CPU: see `waits.h`.
     pub waits: Option<BorrowedFd<'a>>,
@@ -118,7 +118,7 @@ pub struct Program {
 }
 
 impl Program {
-    /// The kernel request to load it.
+    /// The request to the kernel to load it.
     pub fn spec(&self) -> ProgramSpec<'_> {
         let Program { name, insns, license, on } = self;
         ProgramSpec { name, insns, license, on: *on }
@@ -265,7 +265,7 @@ pub const ON_EVENTS: [(&str, &str); 5] = [
     ("fxtrec_wakeup", "sched_wakeup"),
 ];
 
-/// All programs, in the order in which they are to be attached: those for the scope before those for events, and switches before wake-ups,
+/// All programs, in the order in which they are to be attached: those for the scope before those for events, and switches before wakeups,
 /// which name the running thread.
 ///
 /// # Errors

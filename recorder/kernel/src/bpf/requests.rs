@@ -1,4 +1,4 @@
-//! Which disk request caused a wake-up by its completion.
+//! Which disk request caused a wakeup by its completion.
 //!
 //! Programs (`requests.bpf.c`) follow a request by its address, from the thread that submits it to the interrupt that completes it. The
 //! CPU's request is the one that was completed last, until the next one or until the interrupt ends:

@@ -150,7 +150,7 @@ mod tests {
     use super::*;
     use crate::sys::Linux;
 
-    /// A folder that looks like tracefs to code that creates and removes directories in it.
+    /// A directory that looks like tracefs to code that creates and removes directories in it.
     fn folder() -> (tempfile::TempDir, Tracefs) {
         let folder = tempfile::tempdir().expect("a folder for temporary files");
         std::fs::create_dir(folder.path().join(INSTANCES)).expect("it is ours");

@@ -33,7 +33,7 @@ pub(crate) fn lower(arg: &Arg, arch: Arch, arguments: Arguments<'_>) -> Result<F
     let Lowered { fetch, kind, moment } =
         place(&arg.value, arch, arguments).map_err(|problem| problem.of(arg))?;
     let kind = match (arg.ty, &fetch) {
-        // The kernel only knows it as a text.
+        // The kernel only knows it as a string.
         (_, Fetch::Verbatim(Verbatim::Comm)) => return finish(arg, &fetch, ArgKind::Str, moment),
         (None, _) => kind,
         (Some(ArgType::Unsigned(width)), _) => ArgKind::Unsigned(width),

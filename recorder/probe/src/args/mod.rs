@@ -50,7 +50,7 @@ pub enum FetchPoint {
 pub enum ArgKind {
     Unsigned(Width),
     Signed(Width),
-    /// A text that ends with a zero byte, in the kernel's `__data_loc` form.
+    /// A string that ends with a zero byte, in the kernel's `__data_loc` form.
     Str,
     /// An address, 64 bits wide.
     Ptr,

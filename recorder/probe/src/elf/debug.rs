@@ -71,7 +71,7 @@ pub fn separate_debug_file_by<'d, R: ReadRef<'d>>(
     })
 }
 
-/// Opens the file with the symbols of the build `id` in a folder of debug files, by the build ID alone.
+/// Opens the file with the symbols of the build `id` in a directory of debug files, by the build ID alone.
 pub fn debug_file_of(id: &[u8], folder: &Path) -> Option<ReadCache<File>> {
     if id.len() < 2 || id.len() > LONGEST_ID {
         return None;

@@ -274,8 +274,8 @@ impl<'b> Check<'b> {
     }
 }
 
-/// The expensive addresses, by an index whose rows are `entries`, in ascending order of the functions' beginnings; `None` if the index has
-/// other rows.
+/// The ranges of costly addresses according to an index, whose rows must be `entries`, in ascending order of the functions' beginnings;
+/// `None` if the index has other rows.
 fn leads_to(
     index: (&[u8], u64),
     frames: (&[u8], u64),

@@ -164,7 +164,7 @@ pub fn functions_at(
     functions_at_while(files, addresses, &|| true, take).map(drop)
 }
 
-/// [`functions_at`] while `go_on` returns true; returns whether it reached the end.
+/// Like [`functions_at`], but stops when `go_on` returns false; returns whether it reached the end.
 ///
 /// # Errors
 /// See [`functions_at`].

@@ -83,7 +83,7 @@ fn cpp_names<'a>(raw: &'a str, steps: &mut usize) -> Option<Names<'a>> {
     (!full.is_empty()).then_some(Names { raw, full: Cow::Owned(full), short: Cow::Owned(short) })
 }
 
-/// A text that cannot grow.
+/// A string that cannot grow.
 struct Bounded {
     text: String,
     most: usize,
@@ -119,7 +119,7 @@ fn without_generics(name: &str) -> &str {
     name
 }
 
-/// A name without the blanks that only some demanglers and people write: `f<int,A<int>>` for
+/// A name without the spaces that only some demanglers and people write: `f<int,A<int>>` for
 /// `f<int, A<int> >`.
 pub(super) fn squeeze(name: &str) -> Cow<'_, str> {
     if !name.contains(' ') {

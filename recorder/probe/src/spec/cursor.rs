@@ -51,7 +51,7 @@ impl<'a> Cursor<'a> {
         &rest[..end]
     }
 
-    /// Skips a text in double quotes, and returns its content. `None` if no quote is next.
+    /// Skips a string in double quotes, and returns its content. `None` if no quote is next.
     pub(super) fn quoted(&mut self) -> Result<Option<&'a str>, SpecError> {
         let before = *self;
         if !self.eat("\"") {

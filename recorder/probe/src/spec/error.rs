@@ -1,8 +1,8 @@
-//! The reason why a text is not a valid probe, and the location of the error.
+//! The reason why a string is not a valid probe, and the location of the error.
 
 use std::fmt;
 
-/// The reason why a text is not a valid probe.
+/// The reason why a string is not a valid probe.
 ///
 /// Its display has a message, the text, and a caret below the character at which
 /// the text becomes invalid.

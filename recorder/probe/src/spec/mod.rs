@@ -115,7 +115,7 @@ pub enum ArgType {
     Unsigned(Width),
     /// `s8` to `s64`, and `i8` to `i64`.
     Signed(Width),
-    /// `str`: the value is the address of a text.
+    /// `str`: the value is the address of a string.
     Str,
     /// `string`: the text is at the location itself, as the kernel means it.
     Text,

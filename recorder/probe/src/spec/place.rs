@@ -1,6 +1,6 @@
 //! The location of a probe in a file: a function with an offset and a mode, an address, a USDT probe.
 //!
-//! Names in C++ and Rust contain blanks, colons, brackets, plus and percent signs. So a function's name ends at a blank outside of all
+//! Names in C++ and Rust contain spaces, colons, brackets, plus and percent signs. So a function's name ends at a space outside of all
 //! brackets that does not belong to `operator new` or to a `const` after the parameters; other names can be written in double quotes.
 
 use super::cursor::Cursor;
@@ -34,7 +34,7 @@ pub(super) fn place(cursor: &mut Cursor<'_>) -> Result<(ProbePoint, Mode), SpecE
     let offset = offset(cursor)?;
     let mode = mode(cursor)?;
     if !cursor.is_at_end() && !cursor.rest().starts_with(char::is_whitespace) {
-        return Err(cursor.error("expected the end, or a blank and an argument"));
+        return Err(cursor.error("expected the end, or a space and an argument"));
     }
     let place = match address(pattern) {
         Some(_) if quoted.is_some() => ProbePoint::Function { pattern: pattern.to_owned(), offset },
@@ -70,7 +70,7 @@ fn usdt(cursor: &mut Cursor<'_>) -> Result<ProbePoint, SpecError> {
         return Err(cursor.error("a USDT probe takes no %return or %span"));
     }
     if cursor.rest().starts_with(':') {
-        return Err(cursor.error("expected a blank and an argument, or the end"));
+        return Err(cursor.error("expected a space and an argument, or the end"));
     }
     Ok(ProbePoint::Usdt { provider, name })
 }
@@ -152,13 +152,13 @@ fn operator(text: &str, at: usize) -> Option<usize> {
         // operator%span would be the modulo operator followed by "span".
         return Some(operator.len());
     }
-    // operator new, operator bool: the blank and the word after it, but not an argument.
+    // operator new, operator bool: the space and the word after it, but not an argument.
     let word = rest.strip_prefix(' ')?;
     let length = word.find(|c: char| !(c.is_alphanumeric() || c == '_')).unwrap_or(word.len());
     (length > 0).then_some(1 + length)
 }
 
-/// The length of a blank and a word that belong to the parameters before them.
+/// The length of a space and a word that belong to the parameters before them.
 fn qualifier(text: &str, at: usize) -> Option<usize> {
     let behind_parameters = text[..at].ends_with(')') || text[..at].ends_with(" const");
     ["const", "volatile", "&&", "&"].into_iter().find_map(|word| {

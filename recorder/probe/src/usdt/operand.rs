@@ -29,7 +29,7 @@ pub(crate) fn operands(
         .collect()
 }
 
-/// Splits at blanks outside of brackets: aarch64 writes `[sp, 60]`.
+/// Splits at spaces outside of brackets: aarch64 writes `[sp, 60]`.
 fn split(text: &str) -> Vec<&str> {
     let mut depth = 0_usize;
     let at_blank = |c: char| {

@@ -1,4 +1,4 @@
-//! Facts: the information about switches and wake-ups that a recording has in addition to threads and times, and how it is counted.
+//! Facts: the information about switches and wakeups that a recording has in addition to threads and times, and how it is counted.
 
 use std::time::Duration;
 
@@ -20,7 +20,7 @@ const MOST_QUOTAS: usize = 1 << 10;
 /// The maximum number of CPUs from which the host took time; a file may name any number.
 const MOST_CPUS: usize = 1 << 16;
 
-/// The additional data of a wake-up: the waker, as threads store it, and whether a quota holds the woken thread back.
+/// The additional data of a wakeup: the waker, as threads store it, and whether a quota holds the woken thread back.
 pub(super) fn about_wakeup(args: Args<'_>) -> (u64, bool) {
     let WakeupFacts { waker, interrupt, throttled, .. } = WakeupFacts::of(args);
     let named = waker.filter(|koid| koid.0 != BY_INTERRUPT).map_or(0, |koid| koid.0);

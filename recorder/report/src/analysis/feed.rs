@@ -1,12 +1,12 @@
 //! A pass over a long trace with two threads: one decodes records, the other computes figures.
 //!
-//! A switch or wake-up usually fits into 32 bytes. Other records are handed over as bytes, and decoded by a [`Decoder`] that starts with
-//! the reader's state at the begin of this pass:
+//! A switch or wakeup usually fits into 32 bytes. Other records are handed over as bytes, and decoded by a [`Decoder`] that starts with
+//! the reader's state at the start of this pass:
 //!
 //! ```text
-//!  Reader -> Feeder: | switch | wake-up | switch, more | record | wake-up | ...   a batch, to the analysis
-//!                                              |            |
-//!                                     said: | facts |   bytes: | a thread's name | ...
+//!  Reader -> Feeder: | switch | wakeup | switch, more | record | wakeup | ...   a batch, to the analysis
+//!                                             |            |
+//!                                    said: | facts |   bytes: | a thread's name | ...
 //! ```
 //!
 //! A few batches circulate. A batch is handed over when it is full, or when the reader has to wait for more of the trace. The analysis gets
@@ -38,7 +38,7 @@ const BATCHES: usize = 4;
 const MOST_FED: usize = 4096;
 const MOST_BYTES: usize = 128 * 1024;
 
-/// A switch or a wake-up, or a reference to a record in the bytes.
+/// A switch or a wakeup, or a reference to a record in the bytes.
 #[derive(Clone, Copy, Debug)]
 struct Fed {
     /// For a record in the bytes: its offset.
@@ -62,7 +62,7 @@ enum Kind {
     /// The additional facts are the next entry of `said`.
     SwitchWithMore,
     Wakeup,
-    /// The wake-up of a thread that a quota holds back.
+    /// The wakeup of a thread that a quota holds back.
     ThrottledWakeup,
     /// The next record in the bytes.
     Record,

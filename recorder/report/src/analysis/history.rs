@@ -1,6 +1,6 @@
 //! Which threads had a CPU since the oldest open wait for it began: the source of a wait's antagonists.
 //!
-//! A switch appends to a log. When the log is full, it is tidied, which needs the begins of the open waits: everything older than all of
+//! A switch appends to a log. When the log is full, it is tidied, which needs the starts of the open waits: everything older than all of
 //! them is dropped, and if much remains, it is folded into *segments*. Instead of slices, a segment holds a sum for each thread. It reaches
 //! from the beginning of one open wait to the beginning of the next, so every open wait consists of whole segments and of entries of the
 //! log.
@@ -48,7 +48,7 @@ pub(super) enum OnCpu {
     Thread(u64),
 }
 
-/// Which threads had a CPU since the begin of the oldest wait that was open at the last tidying.
+/// Which threads had a CPU since the start of the oldest wait that was open at the last tidying.
 #[derive(Debug)]
 pub(super) struct History {
     /// Contiguous, up to the first entry of the log.

@@ -20,7 +20,7 @@ pub trait Observer {
     #[inline(always)]
     fn switched(&mut self, _: &Switched<'_>) {}
 
-    /// A wake-up was recorded; the thread may have been awake already.
+    /// A wakeup was recorded; the thread may have been awake already.
     #[inline(always)]
     fn woken(&mut self, _: &Woken<'_>) {}
 
@@ -126,7 +126,7 @@ pub struct Waited<'a> {
     pub shares: &'a Shares,
 }
 
-/// A wake-up and its effects.
+/// A wakeup and its effects.
 #[derive(Clone, Copy, Debug)]
 pub struct Woken<'a> {
     pub time: Nanos,

@@ -22,7 +22,7 @@ use crate::model::Origin;
 /// The provider name of fxtrec in a trace.
 pub(super) const FXTREC: &str = "fxtrec";
 
-/// The category of the scheduler's events other than switches and wake-ups.
+/// The category of the scheduler's events other than switches and wakeups.
 pub(super) const SCHED: &str = "sched";
 
 /// One side of a switch.

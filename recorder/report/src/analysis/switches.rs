@@ -1,4 +1,4 @@
-//! Switches and wake-ups, which produce the samples.
+//! Switches and wakeups, which produce the samples.
 
 use fxt_reader::{Cpu, Koid, Nanos, ThreadState};
 use fxtrec_sched::{
@@ -216,7 +216,7 @@ impl<O: Observer> Analysis<O> {
         let inferred = inferred(said);
         let (now, cpu) = (self.now, left.tenure.cpu);
         if let Some(change) = left.outgoing.filter(|change| change.before.state.is_waiting()) {
-            // It was believed to wait while it had the CPU: its wake-up had no effect.
+            // It was believed to wait while it had the CPU: its wakeup had no effect.
             if change.sound && !change.before.state.is_throttled() {
                 self.cpus.dequeue(change.before.cpu.0, now);
             }
@@ -353,7 +353,7 @@ impl<O: Observer> Analysis<O> {
         let state = change.before.state;
         match metric(state) {
             Some(blocked) => {
-                // Its wake-up is missing.
+                // Its wakeup is missing.
                 censor(live, self.cpus.get(live.last_cpu.unwrap_or(cpu).0), blocked);
                 censor(live, self.cpus.get(cpu.0), Metric::Wakeup);
             }
@@ -427,7 +427,7 @@ impl<O: Observer> Analysis<O> {
         Some(change.after)
     }
 
-    /// Whether this wake-up is the one with which the recorder lets COMMAND run. COMMAND's process is created before the recorder is ready,
+    /// Whether this wakeup is the one with which the recorder lets COMMAND run. COMMAND's process is created before the recorder is ready,
     /// and waits for it; without a recorder, there is no such wait.
     #[cold]
     fn let_run(&mut self, command: u64, waker: u64) -> bool {

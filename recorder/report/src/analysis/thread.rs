@@ -48,13 +48,13 @@ pub(super) struct Live {
     pub(super) voluntary: u64,
     pub(super) migrations: u64,
     pub(super) inferred: u64,
-    /// How long it was blocked before its last wake-up.
+    /// How long it was blocked before its last wakeup.
     pub(super) blocked: Option<u64>,
     /// A sleep must be longer than this, in nanoseconds, to be among its longest.
     pub(super) blocked_floor: u64,
     /// A delay must be longer than this, in nanoseconds, to be among its longest.
     pub(super) delay_floor: u64,
-    /// The system call in which it was blocked before its last wake-up.
+    /// The system call in which it was blocked before its last wakeup.
     pub(super) woken_from: Option<u16>,
     /// How long it waited before it was last switched in, and why.
     pub(super) waited: Option<(Metric, u64)>,

@@ -308,7 +308,7 @@ impl ThreadFigures {
         (Some(&named.comm), named.process.map(|process| self.tid(process)))
     }
 
-    /// Remembers that a thread was woken; in a narrow scope, wake-ups of threads outside the scope are not recorded.
+    /// Remembers that a thread was woken; in a narrow scope, wakeups of threads outside the scope are not recorded.
     pub(super) fn was_woken(&mut self, koid: u64) {
         let process = self.named.get(&koid).and_then(|named| named.process);
         self.woken.insert(process.unwrap_or(koid));

@@ -56,7 +56,7 @@ fn doubled_ranks(values: &[f64]) -> Vec<usize> {
 /// The two-sided p value of the rank test; 1 if one side has no runs.
 ///
 /// # Panics
-/// Never for up to [`MAX_RUNS`] values; for more values it would take long.
+/// Never for up to [`MAX_RUNS`] values; for more values it would take a long time.
 pub fn p_value(base: &[f64], new: &[f64]) -> f64 {
     if base.is_empty() || new.is_empty() {
         return 1.0;

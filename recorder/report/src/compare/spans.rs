@@ -139,7 +139,7 @@ impl fmt::Display for Shift {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "span {:?}: ", self.name)?;
         let (Some(base), Some(new)) = (self.base_mean_ns, self.new_mean_ns) else {
-            return f.write_str("one side has no span without unknown time");
+            return f.write_str("one side has no span whose time is fully known");
         };
         let time = |number| Amount { number, dimension: Dimension::Time };
         write!(f, "mean {}, then {}, {}", time(base), time(new), signed(new - base))?;
@@ -236,6 +236,6 @@ mod tests {
         let held = Shift::new("request", &figures_held(1), &figures_held(4)).to_string();
         assert!(held.ends_with("blocked (lock) +3.00 ms (held by logger +3.00 ms)"), "{held}");
         let none = Shift::new("request", &SpanFigures::default(), &figures(4)).to_string();
-        assert!(none.ends_with("one side has no span without unknown time"), "{none}");
+        assert!(none.ends_with("one side has no span whose time is fully known"), "{none}");
     }
 }

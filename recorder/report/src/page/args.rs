@@ -14,7 +14,7 @@ pub(super) struct ArgsIndex(pub(super) u32);
 /// Values are truncated to this many characters.
 const MOST_LETTERS: usize = 500;
 
-/// The size of an argument in the page without its texts, in bytes.
+/// The size of an argument in the page without its strings, in bytes.
 const ARGUMENT_BYTES: u64 = 4;
 
 /// The keys under which the page stores the threads, by index, on which an operation began and ended. No other

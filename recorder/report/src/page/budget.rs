@@ -15,7 +15,7 @@ use super::spans::{Finished, Span};
 use crate::Report;
 use crate::analysis::DEFAULT_WORST;
 
-/// The size of a page for each switch, wake-up and event of programs, and its minimum and maximum.
+/// The size of a page for each switch, wakeup and event of programs, and its minimum and maximum.
 const FOR_AN_EVENT: u64 = 2;
 const LEAST: u64 = 2_000_000;
 const MOST: u64 = 10_000_000;
@@ -97,7 +97,7 @@ impl Write for Counted<'_> {
     }
 }
 
-/// The tile that contains a time, given the begins of the tiles.
+/// The tile that contains a time, given the starts of the tiles.
 fn tile_at(starts: &[u64], time: u64) -> usize {
     starts.partition_point(|&start| start <= time).saturating_sub(1)
 }

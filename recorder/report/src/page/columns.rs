@@ -25,7 +25,7 @@ impl Column {
         self.0.push(value);
     }
 
-    /// Appends texts separated by zero bytes.
+    /// Appends strings separated by zero bytes.
     pub(super) fn texts(&mut self, texts: &[String]) {
         self.0.extend(texts.join("\0").bytes());
     }

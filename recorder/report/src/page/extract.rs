@@ -174,7 +174,7 @@ impl Extract {
         }
     }
 
-    /// Takes a wake-up.
+    /// Takes a wakeup.
     ///
     /// # Errors
     ///
@@ -229,7 +229,7 @@ impl Extract {
             ("fxtrec", "trace_stats") => self.info.finished = true,
             ("fxtrec", "clock_info" | "stack_info" | WEIGHT_INFO) => return Ok(()),
             ("fxtrec", "host_steal" | "quota_stat") => {}
-            // The analysis reports the effects of these records, and wake-ups name the waker themselves.
+            // The analysis reports the effects of these records, and wakeups name the waker themselves.
             ("fxtrec", "lost") | ("sched", "waking" | "migrate" | "throttled") => {}
             (_, name) => return self.span(event, name),
         }
@@ -343,7 +343,7 @@ impl Extract {
         self.lanes.cpus().iter().zip(0..).filter(|(lane, _)| lane.seen).map(|(_, cpu)| cpu)
     }
 
-    /// Closes open intervals. Returns the begin and the end of the trace, in nanoseconds of its clock.
+    /// Closes open intervals. Returns the start and the end of the trace, in nanoseconds of its clock.
     ///
     /// # Errors
     ///

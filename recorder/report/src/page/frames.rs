@@ -97,7 +97,7 @@ impl Frames {
         node
     }
 
-    /// The number of a text, from which separators are removed.
+    /// The number of a string, from which separators are removed.
     fn text(&mut self, of: fn(&mut Self) -> &mut Numbered<String>, text: &str) -> u32 {
         let text = clean(text);
         let bytes = bytes_of(&text);

@@ -124,7 +124,7 @@ fn write_blocks(blocks: &[Vec<u8>], out: &mut dyn Write) -> io::Result<()> {
     Ok(())
 }
 
-/// The value with its texts as displayed: a name may contain characters that change the direction of adjacent text.
+/// The value with its strings as displayed: a name may contain characters that change the direction of adjacent text.
 fn shown(value: Value) -> Value {
     match value {
         Value::String(text) => Value::String(clean(&text)),

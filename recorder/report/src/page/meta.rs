@@ -1,6 +1,6 @@
 //! The page's table of contents: the data that the page needs before its first frame, as JSON.
 //!
-//! Times are nanoseconds after the begin of the trace; JavaScript represents them exactly for more than a hundred days.
+//! Times are nanoseconds after the start of the trace; JavaScript represents them exactly for more than a hundred days.
 
 use std::time::Duration;
 
@@ -333,7 +333,7 @@ impl Contents<'_> {
         })
     }
 
-    /// A time in nanoseconds after the begin.
+    /// A time in nanoseconds after the start.
     fn at(&self, time: u64) -> u64 {
         time.saturating_sub(self.range.0)
     }

@@ -56,12 +56,12 @@ impl<K: Clone + Eq + Hash> Numbered<K> {
     }
 }
 
-/// Text without the characters that separate texts in a block, and without those that change the display of a page.
+/// Text without the characters that separate strings in a block, and without those that change the display of a page.
 pub(super) fn clean(text: &str) -> String {
     escape::line(text).into_owned()
 }
 
-/// The approximate size of a text in the page, in bytes: compression halves it, and base64 adds a third.
+/// The approximate size of a string in the page, in bytes: compression halves it, and base64 adds a third.
 pub(super) fn bytes_of(text: &str) -> u64 {
     text.len() as u64 * 2 / 3 + 2
 }

@@ -235,7 +235,7 @@ impl Chosen {
         self.waits.is_empty() && self.samples.is_empty()
     }
 
-    /// The columns of the blocks of frames, of waits and of samples. `begin` is the begin of the trace.
+    /// The columns of the blocks of frames, of waits and of samples. `begin` is the start of the trace.
     pub(super) fn columns(&self, begin: u64) -> [Vec<Column>; 3] {
         let mut waits: [Column; 5] = Default::default();
         let [threads, begins, lengths, stacks, wakes] = &mut waits;
@@ -273,7 +273,7 @@ impl Chosen {
     }
 }
 
-/// The thread as a difference, and the time relative to the previous one of the same thread, or to the begin of the trace.
+/// The thread as a difference, and the time relative to the previous one of the same thread, or to the start of the trace.
 fn step(
     threads: &mut Column,
     times: &mut Column,

@@ -1,4 +1,4 @@
-//! Tiles: the exact events of an interval, packed, with the state of all lanes at its begin.
+//! Tiles: the exact events of an interval, packed, with the state of all lanes at its start.
 //!
 //! A tile can be unfolded without the others: it begins with the state of every CPU and thread. The layout is in `docs/reference/page.md`.
 
@@ -27,10 +27,10 @@ pub(super) mod head {
     pub(in crate::page) const VACATE: u8 = 128;
 }
 
-/// The number of states that a head can hold. A wake-up to the first state, unknown, means that the state does not change.
+/// The number of states that a head can hold. A wakeup to the first state, unknown, means that the state does not change.
 const STATES: u8 = 16;
 
-/// The first head that is not a switch, a wake-up or a change.
+/// The first head that is not a switch, a wakeup or a change.
 const WITHOUT_STATE: u8 = head::CHANGE + STATES;
 
 /// The events of an interval.

@@ -34,7 +34,7 @@ pub(super) struct Usage {
 }
 
 impl Usage {
-    /// Sets the begin of the trace, at which intervals from before the trace are cut.
+    /// Sets the start of the trace, at which intervals from before the trace are cut.
     pub(super) fn clip(&mut self, begin: u64) {
         self.begin = begin;
     }

@@ -11,8 +11,8 @@ pub const MS: u64 = 1_000_000;
 const IN_KERNEL: u64 = 0xffff_ffff_8100_0010;
 
 /// Thread 41 "work;er" of process 40 is blocked from 10 to 15 ms and from 20 to 22 ms, each with a stack; from 30 to 33 ms without one; and
-/// briefly from 40 to 40.2 ms. It gets a CPU one millisecond after each wake-up, for one millisecond. Thread 60 "waker" ends the first
-/// wait, and the stack of that wake-up is recorded.
+/// briefly from 40 to 40.2 ms. It gets a CPU one millisecond after each wakeup, for one millisecond. Thread 60 "waker" ends the first
+/// wait, and the stack of that wakeup is recorded.
 pub fn trace(with_stacks: bool) -> Vec<u8> {
     trace_of(with_stacks, "/lib/x.so", &[])
 }

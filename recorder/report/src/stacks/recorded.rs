@@ -122,7 +122,7 @@ impl Frame<'_> {
         self.address >> 62 == 1
     }
 
-    /// The name of its file, without folders, and the address in the file.
+    /// The name of its file, without directories, and the address in the file.
     pub fn file(&self) -> Option<(&str, u64)> {
         let (path, within) = self.module?;
         Some((path.rsplit('/').next().unwrap_or(path), within))

@@ -36,7 +36,7 @@ pub(super) fn write_losses(report: &Report, look: Look, out: &mut dyn Write) -> 
         let at_most = if losses.others_at_most { "at most " } else { "" };
         writeln!(
             out,
-            "{} {at_most}{} of system calls, probes and interrupts; no switches or wake-ups are missing there, but calls may be missing or too long",
+            "{} {at_most}{} of system calls, probes and interrupts; no switches or wakeups are missing there, but calls may be missing or too long",
             look.bad("LOST"),
             counted(losses.others, "event", "events")
         )?;
@@ -103,7 +103,7 @@ fn write_records(providers: &[ProviderLosses], look: Look, out: &mut dyn Write) 
         };
         writeln!(
             out,
-            "{} {records} of {} in {}{unknown}: its buffer was full; spans may be missing or wrong, but not switches and wake-ups",
+            "{} {records} of {} in {}{unknown}: its buffer was full; spans may be missing or wrong, but not switches and wakeups",
             look.bad("LOST"),
             printable(&one.name, 64),
             counted(one.gaps, "gap", "gaps"),

@@ -141,7 +141,7 @@ pub fn write_spans(
     if details { write_parts(spans, &names[..shown], look, out) } else { Ok(()) }
 }
 
-/// Writes the percentiles of each part for each name, over the spans without unknown time.
+/// Writes the percentiles of each part for each name, over the spans whose time is fully known.
 fn write_parts(
     spans: &SpanReport,
     names: &[(SpanName<'_>, SpanFigures)],

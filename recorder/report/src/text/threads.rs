@@ -27,7 +27,7 @@ pub enum SortKey {
     Name,
 }
 
-/// A text that is not a sort key.
+/// A string that is not a sort key.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error(
     "unknown sort key; expected max, mean (avg), p50, p90, p99, p99.9, sum, count, runtime, \
@@ -73,7 +73,7 @@ pub struct TableStyle {
 /// The column with the end of the longest value.
 const ENDED: &str = "Max ended at s";
 
-/// The texts that are shortened on a narrow terminal.
+/// The strings that are shortened on a narrow terminal.
 const SPARE: [&str; 11] = [
     "Migr",
     "Censored",

@@ -4,9 +4,9 @@
 //!
 //! | written | switches on |
 //! | --- | --- |
-//! | `sched` | the kernel's switches and wake-ups |
-//! | `sched:own` | switches and wake-ups of the user's own processes; of others, only that they had a CPU |
-//! | `sched:waking` | these, and sched_waking, which names the waker of every wake-up |
+//! | `sched` | the kernel's switches and wakeups |
+//! | `sched:own` | switches and wakeups of the user's own processes; of others, only that they had a CPU |
+//! | `sched:waking` | these, and sched_waking, which names the waker of every wakeup |
 //! | `irq` | hard and soft interrupts |
 //! | `syscall` | system calls |
 //! | `uprobe:NAME` | the user probe that the policy file calls NAME |
@@ -49,9 +49,9 @@ pub const PROBE_PREFIX: &str = "uprobe:";
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum KernelCategory {
     Sched,
-    /// Switches and wake-ups of the user's own processes; of other processes, only that they had a CPU.
+    /// Switches and wakeups of the user's own processes; of other processes, only that they had a CPU.
     Own,
-    /// `sched_waking`, in addition to switches and wake-ups.
+    /// `sched_waking`, in addition to switches and wakeups.
     Waking,
     Irq,
     Syscall,
@@ -79,9 +79,9 @@ impl KernelCategory {
     /// A one-line description of what it records.
     pub fn description(self) -> &'static str {
         match self {
-            KernelCategory::Sched => "the kernel's scheduler: switches and wake-ups of all threads",
-            KernelCategory::Own => "switches and wake-ups of your own processes",
-            KernelCategory::Waking => "sched, and sched_waking: the waker of every wake-up",
+            KernelCategory::Sched => "the kernel's scheduler: switches and wakeups of all threads",
+            KernelCategory::Own => "switches and wakeups of your own processes",
+            KernelCategory::Waking => "sched, and sched_waking: the waker of every wakeup",
             KernelCategory::Irq => "hard and soft interrupts, on a track of each CPU",
             KernelCategory::Syscall => "system calls, with duration and return value",
         }
@@ -113,7 +113,7 @@ pub enum Category {
     Application(String),
 }
 
-/// The reason why a text is not a category.
+/// The reason why a string is not a category.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum CategoryError {
@@ -328,7 +328,7 @@ impl KernelPlan {
         self.categories.is_empty() && self.probes.is_empty()
     }
 
-    /// Whether switches and wake-ups were requested. `fxtrec record` always writes them: if only something else was
+    /// Whether switches and wakeups were requested. `fxtrec record` always writes them: if only something else was
     /// requested, they must be left out.
     pub fn has_scheduling(&self) -> bool {
         self.has_every_users_scheduling() || self.has(KernelCategory::Own)

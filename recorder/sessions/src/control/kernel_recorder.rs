@@ -14,7 +14,7 @@
 //! Its messages on standard error are for people: they are passed on, never interpreted.
 //!
 //! So a recording that fails, or exhausts its limits, does so in a separate process, and the service continues. In circular mode the
-//! recorder writes to a folder that only the daemon sees, since a pipe could not carry snapshots.
+//! recorder writes to a directory that only the daemon sees, since a pipe could not carry snapshots.
 
 mod error;
 mod lines;

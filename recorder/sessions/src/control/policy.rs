@@ -4,7 +4,7 @@
 //! [`DEFAULT_MAX_BUFFER_BYTES`], and nothing of the kernel; rules of the file grant more. A user has the union of the
 //! rights of all rules for that user, the user's groups, or everyone. Rules never revoke rights.
 //!
-//! Every user may record the switches and wake-ups of the user's own processes, unless the file contains `own-processes = false`.
+//! Every user may record the switches and wakeups of the user's own processes, unless the file contains `own-processes = false`.
 //!
 //! ```toml
 //! providers-per-user = 50

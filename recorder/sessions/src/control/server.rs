@@ -289,8 +289,8 @@ impl Client {
         }
     }
 
-    /// Does something that may take long, and meanwhile checks whether the client is still connected. If the client has disconnected, its
-    /// session ends, and so does any operation on it.
+    /// Does something that may take a long time, and meanwhile checks whether the client is still connected. If the client has
+    /// disconnected, its session ends, and so does any operation on it.
     fn attended<T: Send>(
         &self,
         work: impl FnOnce() -> Result<T, ControllerError> + Send,

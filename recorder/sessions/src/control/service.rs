@@ -50,9 +50,9 @@ pub struct Setup {
     /// How process ids become koids.
     pub koids: Koids,
     pub policy: Policy,
-    /// A folder that only the daemon can read.
+    /// A directory that only the daemon can read.
     pub private_folder: PathBuf,
-    /// The folder for unnamed files with data that waits to be sent.
+    /// The directory for unnamed files with data that waits to be sent.
     pub spool_folder: PathBuf,
     /// The most data that may wait to be sent, in bytes.
     pub spool_limit: u64,
@@ -269,7 +269,7 @@ impl Service {
     fn grant(&self, who: &Credentials, wanted: &Selection) -> Result<Granted, ControllerError> {
         let granted = self.policy.permits(who, wanted).map_err(denied)?;
         if granted.kernel.is_own() && granted.kernel.has_more_than_scheduling() {
-            let why = "sched:own cannot be combined with irq, syscall and uprobe, which are about the whole machine; \
+            let why = "sched:own cannot be combined with irq, syscall and uprobe, which cover the whole machine; \
                        use sched, or another session";
             return Err(bad("categories", why));
         }

@@ -63,7 +63,7 @@ impl InnerThreads {
         }
     }
 
-    /// Replaces the koids of threads in the provider's records by those in the scheduler's records.
+    /// Replaces the koids of threads in the provider's records with those in the scheduler's records.
     pub(super) fn translate(&self, piece: &mut Piece) {
         for words in [&mut piece.durable, &mut piece.rolling] {
             let mut rest = words.as_mut_slice();

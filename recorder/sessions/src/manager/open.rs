@@ -25,7 +25,7 @@ const BEGAN: &str = "began_ns";
 /// The limit for open spans of all providers together, in bytes. Spans beyond it are not begun again.
 pub(super) const MAX_OPEN_BYTES: usize = 8 << 20;
 
-/// The overhead of a text.
+/// The overhead of a string.
 const TEXT_BYTES: usize = 32;
 
 /// An open operation on a track.

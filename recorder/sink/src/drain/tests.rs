@@ -257,7 +257,7 @@ fn what_is_too_much_to_be_kept_waits_in_the_engine_and_keeps_its_order() {
     assert!(!drain.write_early(&engine));
 }
 
-/// A slow disk, or an application that takes long to hand over its records.
+/// A slow disk, or an application that takes a long time to hand over its records.
 #[test]
 fn an_output_may_end_before_it_is_open_and_each_has_its_own_records() {
     let (sender, requests) = crossbeam_channel::unbounded();

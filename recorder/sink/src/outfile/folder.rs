@@ -14,7 +14,7 @@ use fxtrec_kernel::user::Owner;
 /// # Errors
 /// Returns an error when the path is another kind of file, or it cannot be created.
 pub fn make_folder(path: &Path, owner: Option<Owner>) -> Result<(), OutFileError> {
-    // The root, or a folder identified by its path.
+    // The root, or a directory identified by its path.
     if path.file_name().is_none() {
         return Ok(());
     }

@@ -301,7 +301,7 @@ impl OutputLocation {
         }
     }
 
-    /// Fails if another process writes a file in this directory for whose name `is_sibling` holds. Such files may appear and disappear in
+    /// Fails if another process writes a file in this directory whose name `is_sibling` accepts. Such files may appear and disappear in
     /// the meantime, as long as one of them is always locked.
     ///
     /// # Errors

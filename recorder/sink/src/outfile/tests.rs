@@ -17,7 +17,7 @@ fn folder() -> TempDir {
     tempfile::tempdir().expect("a folder")
 }
 
-/// A folder that all users may write to, such as `/tmp`.
+/// A directory that all users may write to, such as `/tmp`.
 fn open_folder() -> TempDir {
     let folder = folder();
     fs::set_permissions(folder.path(), Permissions::from_mode(0o1777)).expect("ours");
@@ -103,7 +103,7 @@ fn a_link_to_a_device_is_followed_only_where_no_other_can_have_put_it() {
                 assert!(matches!(error, OutFileError::UnsafeLink(_)), "{error}");
             }
         }
-        // Another user's folder holds the second of two links.
+        // Another user's directory holds the second of two links.
         let first = folder.path().join("first");
         symlink("t.fxt", &first).expect("room");
         assert_eq!(special(&first).is_ok(), followed);

@@ -7,7 +7,7 @@ use crate::cli::{Cli, Command};
 use crate::commands::trace_file::tests::through_a_pipe;
 use crate::report::scene::{Leaves, Scene};
 
-/// A folder with a trace for each of `waits`, in which a thread waits for a CPU that many
+/// A directory with a trace for each of `waits`, in which a thread waits for a CPU that many
 /// microseconds.
 fn traces(side: &str, waits: &[u64], folder: &TempDir) -> Vec<String> {
     let write = |(at, wait): (usize, &u64)| {
@@ -45,7 +45,7 @@ fn run(options: &[&str], base: &[u64], new: &[u64]) -> (bool, String) {
 
 const MAX: [&str; 2] = ["--metric", "wakeup.max"];
 
-/// The texts of all measures that are compared by default.
+/// The strings of all measures that are compared by default.
 #[test]
 fn what_is_compared_by_default_can_be_read() {
     for text in OF_COMMAND.iter().chain(&OF_MACHINE) {

@@ -11,7 +11,7 @@ use crate::kernel::terminal::stdout_is_terminal;
 use crate::kernel::user::Owner;
 use crate::sink::{NewFile, new_file};
 
-/// File name endings that imply compression.
+/// File name extensions that imply compression.
 const PACKED: [&str; 8] = ["gz", "zst", "bz2", "xz", "lz4", "lzma", "br", "zip"];
 
 #[derive(Debug)]

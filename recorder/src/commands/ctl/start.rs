@@ -141,7 +141,7 @@ pub(super) fn start(
         answer.has_kernel = client.status()?.kernel.has_recorded();
         let ending = stop::end(&mut client, true)?;
         answer.provider_stats = Some(ending.provider_stats);
-        let removed = || format!("{} was removed while it was written", name(&file));
+        let removed = || format!("{} was removed while it was being written", name(&file));
         answer.incomplete = ending.incomplete.or_else(|| file.is_removed().then(removed));
     }
     let code = answer.exit_status.unwrap_or(0);

@@ -47,7 +47,7 @@ pub fn run(args: &CutArgs, messages: &mut dyn Write) -> Result<(), CutError> {
     Ok(())
 }
 
-/// A note for the user who shares the trace; empty if nothing is replaced by pseudonyms.
+/// A note for the user who shares the trace; empty if nothing is replaced with pseudonyms.
 fn what_stays(secrets: &[Secret], output: &Path) -> String {
     let functions = match secrets.contains(&Secret::Functions) {
         _ if secrets.is_empty() => return String::new(),

@@ -200,7 +200,7 @@ fn find(group: Option<&str>) -> Result<Option<u32>, DaemonError> {
     }
 }
 
-/// Takes the lock of this folder and writes its owner's process id to it.
+/// Takes the lock of this directory and writes its owner's process id to it.
 fn lock(folder: &Path) -> Result<Flock<File>, DaemonError> {
     let path = folder.join("lock");
     let file = OpenOptions::new()

@@ -82,7 +82,7 @@ fn parse(path: &Path, line: &[OsString]) -> Result<Command, DemoError> {
     Cli::parse_line(line).map_err(|error| DemoError::Name { path: path.to_owned(), error })
 }
 
-/// With the ending `fxt`, `a/b.c` and `a/b.c.html` both become `a/b.c.fxt`, so the user can name either file.
+/// With the extension `fxt`, `a/b.c` and `a/b.c.html` both become `a/b.c.fxt`, so the user can name either file.
 fn with_ending(path: &Path, ending: &str) -> PathBuf {
     let has_one = path.extension().is_some_and(|known| known == "fxt" || known == "html");
     let stem = if has_one { path.with_extension("") } else { path.to_owned() };

@@ -66,12 +66,12 @@ fn obstacle(examination: &Examination) -> Option<&'static str> {
 fn latency(examination: &Examination) -> &'static str {
     match &examination.events {
         Ok(opened) if opened.has_small_rings() => {
-            "wake-up latencies are exact as long as nothing is lost; losses are more likely with these small rings"
+            "wakeup latencies are exact as long as nothing is lost; losses are more likely with these small rings"
         }
         Ok(opened) if !opened.silent.is_empty() => {
-            "wake-up latencies are exact; switches of CPUs with a silent idle task cost more to record"
+            "wakeup latencies are exact; switches of CPUs with a silent idle task cost more to record"
         }
-        _ => "wake-up latencies are exact",
+        _ => "wakeup latencies are exact",
     }
 }
 

@@ -29,7 +29,7 @@ pub enum FlameError {
     /// The trace has no stacks of this kind.
     #[error("{}: the trace has no such stacks: record it with --stacks={kind}", .path.display())]
     NoSuchStacks { path: PathBuf, kind: &'static str },
-    /// The ending of the output's name is not that of a format.
+    /// The extension of the output's name is not that of a format.
     #[error("{}: unknown format; expected a name that ends in .folded, .svg, .pb.gz or .json", .0.display())]
     Format(PathBuf),
     /// The output cannot be created.

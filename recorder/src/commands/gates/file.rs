@@ -130,7 +130,7 @@ mod tests {
         }
         assert_eq!(summary.append(b"text"), Err(OutFileError::Moved));
         assert!(!at("d/j").exists() && !at("moved/j").exists() && !at("d/s").exists());
-        // Opens the folder itself, since a link to it may change.
+        // Opens the directory itself, since a link to it may change.
         let link = Awaiting::new(&at("link/j"), &[]).expect("created");
         fs::remove_file(at("link")).expect("there");
         std::os::unix::fs::symlink("moved", at("link")).expect("room");

@@ -40,11 +40,11 @@ pub enum GatesError {
     #[error("--fail-if needs a trace file, and {} keeps none: name a file with -o", .0.display())]
     Device(PathBuf),
     /// A condition on CPUs, or spans, and a trace that can be read only once.
-    #[error("{0:?} needs the trace to be read again, and a pipe cannot be read again: name a file")]
+    #[error("{0:?} needs a second pass over the trace, and a pipe can be read only once: name a file")]
     Once(String),
     /// A gate that is only meaningful for one trace.
     #[error(
-        "{0:?} uses spans, CPUs, ids or stacks, which need a single trace: judge the traces one by one"
+        "{0:?} uses spans, CPUs, ids or stacks, which need a single trace: check the traces one by one"
     )]
     OfMany(String),
     /// `--on-disturbed` without a gate that can be disturbed.
@@ -52,7 +52,7 @@ pub enum GatesError {
         "--on-disturbed: {0:?} cannot be disturbed: only the length of a span can; gate on span(NAME), or omit --on-disturbed"
     )]
     NeverDisturbed(String),
-    /// There is no report of the recording to judge.
+    /// There is no report of the recording to evaluate the gates on.
     #[error("no verdict: the analysis of the recording is incomplete")]
     NoReport,
     /// The trace cannot be read.

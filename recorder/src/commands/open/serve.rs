@@ -127,7 +127,7 @@ fn is_of_somebody_else(peer: SocketAddr, port: u16) -> bool {
         let local = (it.local_address.ip().to_canonical(), it.local_address.port());
         local == (peer.ip(), peer.port()) && it.remote_address.port() == port
     };
-    // A closed connection has no owner, and gets no answer either.
+    // A closed connection has no owner, and gets no response either.
     let uid = connections.filter(is_it).map(|it| it.uid).next();
     let own = nix::unistd::geteuid().as_raw();
     let caller = Owner::sudo_caller().map(|caller| caller.uid);
@@ -167,7 +167,7 @@ fn answer(peer: &TcpStream, port: u16, served: &Served) -> io::Result<bool> {
         }
         _ => respond(peer, "405 Method Not Allowed", None)?,
     }
-    // Unread requests after this one would reset the connection and lose the answer.
+    // Unread requests after this one would reset the connection and lose the response.
     peer.shutdown(Shutdown::Write)?;
     io::copy(&mut peer.take(u64::from(u16::MAX)), &mut io::sink())?;
     Ok(false)
@@ -188,7 +188,7 @@ fn is_taken(mut peer: &TcpStream) -> bool {
     }
 }
 
-/// The head of an answer. Without a length there is no body.
+/// Sends the head of a response. Without a length there is no body.
 fn respond(mut peer: &TcpStream, status: &str, length: Option<u64>) -> io::Result<()> {
     let allow = match length {
         None => String::new(),

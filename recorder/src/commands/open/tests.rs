@@ -6,7 +6,7 @@ use super::*;
 
 const TOKEN: &str = "0123456789abcdef";
 
-/// A server for some bytes, and a handle to stop it.
+/// A server for a few bytes, and a handle to stop it.
 struct Server {
     address: SocketAddr,
     path: String,
@@ -25,7 +25,7 @@ fn serve(name: &str, content: &[u8]) -> Server {
 }
 
 impl Server {
-    /// The server's answer to a request.
+    /// The server's response to a request.
     fn ask(&self, request: &str) -> String {
         let mut peer = TcpStream::connect(self.address).expect("it listens");
         peer.write_all(request.as_bytes()).expect("sent");

@@ -111,7 +111,7 @@ impl NoEngine {
 
 fn in_path(name: &str) -> Option<PathBuf> {
     let paths = env::var_os("PATH")?;
-    // A relative folder depends on the current directory and is not trusted.
+    // A relative directory depends on the current directory and is not trusted.
     let absolute = env::split_paths(&paths).filter(|folder| folder.is_absolute());
     absolute.map(|folder| folder.join(name)).find(|path| {
         path.metadata().is_ok_and(|of| of.is_file() && of.permissions().mode() & 0o111 != 0)

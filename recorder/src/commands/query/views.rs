@@ -20,10 +20,10 @@ struct Sources {
     csv: BTreeMap<String, Vec<String>>,
 }
 
-/// Statements that create a view for each table in any of these folders.
+/// Statements that create a view for each table in any of these directories.
 ///
 /// # Errors
-/// Returns an error when a folder has no table, cannot be read, or its name is not UTF-8.
+/// Returns an error when a directory has no table, cannot be read, or its name is not UTF-8.
 pub(super) fn of(folders: &[PathBuf]) -> Result<String, QueryError> {
     let mut tables = BTreeMap::<String, Sources>::new();
     for folder in folders {
@@ -59,7 +59,7 @@ fn is_plain(name: &str) -> bool {
     name.bytes().all(|byte| byte.is_ascii_lowercase() || byte == b'_')
 }
 
-/// The files of a table below its folder.
+/// The files of a table below its directory.
 #[derive(Debug, Default)]
 struct Files {
     has_parquet: bool,
@@ -138,7 +138,7 @@ impl Sources {
         }
         for (header, files) in &self.csv {
             let (files, columns) = (files.join(", "), columns(table, header));
-            // Nothing is auto-detected. The parallel reader is off, since it may mistake line breaks in texts for ends of rows.
+            // Nothing is auto-detected. The parallel reader is off, since it may mistake line breaks in strings for ends of rows.
             reads.push(format!(
                 "SELECT * FROM read_csv([{files}], columns = {{{columns}}}, auto_detect = false, header = true, delim = ',', \
                  quote = '\"', escape = '\"', nullstr = '', allow_quoted_nulls = false, parallel = false, \
@@ -189,7 +189,7 @@ mod tests {
         assert_eq!(odd, "'/x''); DROP TABLE t; --/[[]a][*][?]/wait/day=*'");
     }
 
-    /// Creates a file of a table, and its parent folders.
+    /// Creates a file of a table, and its parent directories.
     fn file(root: &Path, table: &str, trace: &str, ending: &str, content: &str) {
         let folder = root.join(table).join("day=2026-11-23").join(format!("trace_id={trace}"));
         fs::create_dir_all(&folder).expect("room");

@@ -46,7 +46,7 @@ pub enum RecordError {
     /// The trace could not be written.
     #[error(transparent)]
     Sink(#[from] SinkError),
-    /// The output failed while it was written.
+    /// The output failed while it was being written.
     #[error("{source}: {unsaved}")]
     Output {
         source: SinkError,
@@ -59,7 +59,7 @@ pub enum RecordError {
     /// The requested buffer size is impossible.
     #[error("--buffer-size: {0}")]
     Buffer(#[from] fxt_writer::engine::ConfigError),
-    /// The gates cannot be judged.
+    /// The gates cannot be evaluated.
     #[error(transparent)]
     Gates(#[from] GatesError),
     /// A system call failed that normally cannot fail.

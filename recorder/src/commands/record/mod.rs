@@ -156,7 +156,7 @@ fn record(
     // Declared before the source, so that its definitions are dropped after the events that use them.
     let bpf = kernel.bpf();
     let may_use_bpf = matches!(plan.source, SourceChoice::Auto | SourceChoice::Bpf);
-    // It takes long, and the other CPUs have nothing to do until the programs are loaded.
+    // It takes a long time, and the other CPUs have nothing to do until the programs are loaded.
     let read_symbols = || KernelSymbols::read(&Linux);
     let symbols = (may_use_bpf || plan.stacks.is_some())
         .then(|| thread::Builder::new().name("fxtrec-symbols".to_owned()).spawn(read_symbols).ok())
@@ -268,7 +268,7 @@ fn record(
     };
     let is_series = plan.flight.rotate.is_some() || plan.mode == Mode::Circular;
     let given = given(&plan, owner);
-    // COMMAND for snapshots needs them at once.
+    // The command of --on-trigger needs its files at once.
     let given_others = if plan.flight.on_trigger.is_some() { Given::AtOnce } else { given };
     let series = place.as_ref().filter(|_| is_series);
     let retained = Retained::find(&plan.flight, series, given_others)?;

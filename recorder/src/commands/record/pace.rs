@@ -25,7 +25,7 @@ use std::time::{Duration, Instant};
 /// The sleep while there are events to record, which bounds the output's delay.
 const BUSY: Duration = Duration::from_millis(100);
 
-/// The shortest sleep: each read is a wake-up, and visits the rings of all CPUs.
+/// The shortest sleep: each read is a wakeup, and visits the rings of all CPUs.
 const SHORTEST: Duration = Duration::from_millis(2);
 
 /// The target number of events per read: in rings, queues and the output's buffer, they fit into a cache of a few MiB.

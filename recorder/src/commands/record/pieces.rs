@@ -13,7 +13,7 @@
 //!
 //! The capture thread waits only until one of the engine's buffers is free, as always. It continues with the next file's records while
 //! other threads complete the previous file; the drain thread holds the new records until the next file is open. Functions of stacks are
-//! looked up before the file is complete, because that may take long. A file that is divided by time waits for the names.
+//! looked up before the file is complete, because that may take a long time. A file that is divided by time waits for the names.
 //!
 //! A file that is divided by size does not wait, and never exceeds that size. It is complete when its expected content has reached the
 //! size:

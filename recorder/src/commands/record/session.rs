@@ -243,8 +243,8 @@ impl<'a> Session<'a> {
         }
     }
 
-    /// Runs work that may take long or block forever in another thread: ending a blocked output, or the report of a long trace. Returns
-    /// `None` if a user requested the end more often than the limit in that time; the thread then ends with the process.
+    /// Runs work that may take a long time or block forever in another thread: ending a blocked output, or the report of a long trace.
+    /// Returns `None` if a user requested the end more often than the limit in that time; the thread then ends with the process.
     fn in_thread<T: Send + 'static>(
         &mut self,
         asked: u32,

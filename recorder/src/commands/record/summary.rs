@@ -135,9 +135,9 @@ impl Summary<'_> {
             ),
             (
                 counts.left_readers,
-                "fxtrec-files processes of earlier recordings hang: no files are read until their file systems end",
+                "fxtrec-files processes of earlier recordings hang: no files are read until these exit",
             ),
-            (counts.unanswered_addresses, "addresses without names, in such files"),
+            (counts.unanswered_addresses, "addresses without names, in files that were not read"),
         ];
         let not_shown =
             (counts.not_in_perfetto, "are not shown by Perfetto: there was no space to keep them");
@@ -165,7 +165,7 @@ impl Summary<'_> {
                 ),
                 (
                     counts.woken,
-                    "waits after a wake-up exceeded the limit too, but `preempt` does not test them (use runqueue)",
+                    "waits after a wakeup exceeded the limit too, but `preempt` does not test them (use runqueue)",
                 ),
             ];
             for (number, what) in held_back.into_iter().filter(|(number, _)| *number > 0) {
@@ -262,7 +262,7 @@ impl Display for Summary<'_> {
         }
         let spurious = count(stats.spurious_wakeups);
         let wakeups = count(stats.wakeups_written);
-        writeln!(f, "  wake-ups   {wakeups} (and {spurious} of threads that were awake)")?;
+        writeln!(f, "  wakeups    {wakeups} (and {spurious} of threads that were awake)")?;
         self.probe_lines(f)?;
         self.stack_lines(f)?;
         self.provider_lines(f)?;
@@ -376,7 +376,7 @@ pub(super) fn missing(
         )),
         NameState::InPlace => None,
         NameState::Removed => Some(format!(
-            "the trace is missing: {path} was removed while it was written; record again, and keep the file until fxtrec ends"
+            "the trace is missing: {path} was removed while it was being written; record again, and keep the file until fxtrec ends"
         )),
         NameState::Moved(to) => {
             let now = to.as_ref().map(|to| format!(", to {}", to.display())).unwrap_or_default();
@@ -443,7 +443,7 @@ fn lost_text(stats: &Stats) -> Option<String> {
         let at_most = if stats.lost_others_at_most { "at most " } else { "" };
         let others = counted(stats.lost_others, "event", "events");
         parts.push(format!(
-            "{at_most}{others} of system calls, probes and interrupts; no switches or wake-ups are missing there"
+            "{at_most}{others} of system calls, probes and interrupts; no switches or wakeups are missing there"
         ));
     }
     if stats.lost_lives > 0 {

@@ -46,13 +46,13 @@ pub enum ReportError {
     Read(#[from] ReadError),
     /// The trace contains nothing that could be reported.
     #[error(
-        "{}: nothing to report: no switch or wake-up matches; fxtrec dump --stats shows what the trace contains",
+        "{}: nothing to report: no switch or wakeup matches; fxtrec dump --stats shows what the trace contains",
         .0.display()
     )]
     Empty(PathBuf),
     /// The trace has spans or counters, but the option needs scheduler records.
     #[error(
-        "{}: {option} needs switches or wake-ups, and the trace has none; without {option}, fxtrec report prints its spans and counters",
+        "{}: {option} needs switches or wakeups, and the trace has none; without {option}, fxtrec report prints its spans and counters",
         .file.display()
     )]
     NoScheduling { file: PathBuf, option: &'static str },
@@ -76,7 +76,7 @@ pub enum ReportError {
     /// An option needs a single trace.
     #[error("{0} needs a single trace: name one")]
     OneOnly(&'static str),
-    /// The gates cannot be judged.
+    /// The gates cannot be evaluated.
     #[error(transparent)]
     Gates(#[from] GatesError),
     /// The stacks cannot be shown.

@@ -51,7 +51,7 @@ pub(super) fn analyse(
     err: &mut dyn Write,
 ) -> Result<Report, ReportError> {
     let inputs = [args.file.as_path()];
-    // Done before the trace is read, which may take long. An existing page stays until the new one is complete.
+    // Done before the trace is read, which may take a long time. An existing page stays until the new one is complete.
     let Derived { file, pending } =
         Derived::create(html, mode_of(&inputs), &inputs, Owner::sudo_caller())
             .map_err(|source| PageError::Create { path: html.to_path_buf(), source })?;

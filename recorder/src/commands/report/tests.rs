@@ -303,7 +303,7 @@ fn what_programs_tell_is_reported_without_any_scheduling() {
     let page = folder.path().join("page.html").display().to_string();
     for line in [&["--timehist"][..], &["--from", "+1ms"], &["--to", "4"], &["--html", &page]] {
         let error = report_of(scene.bytes(), line).expect_err("no switches");
-        let expected = format!("{} needs switches or wake-ups, and the trace has none", line[0]);
+        let expected = format!("{} needs switches or wakeups, and the trace has none", line[0]);
         assert!(error.to_string().contains(&expected), "{line:?}: {error}");
     }
     assert!(!std::path::Path::new(&page).exists());
@@ -367,7 +367,7 @@ fn a_directory_has_one_report_with_a_row_for_each_trace() {
     assert_eq!(judged("runqueue.max > 1s").expect("a verdict"), Outcome::Passed);
     assert_eq!(judged("runqueue.count > 1").expect("a verdict"), Outcome::Failed);
     let error = judged("runqueue.max > 1s if cpu = 0").expect_err("CPUs of which host");
-    assert!(error.to_string().contains("judge the traces one by one"), "{error}");
+    assert!(error.to_string().contains("check the traces one by one"), "{error}");
     let error = report_all(&["--timehist"]).expect_err("times of which host");
     assert!(error.to_string().starts_with("--timehist needs a single trace"), "{error}");
 }

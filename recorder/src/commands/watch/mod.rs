@@ -66,7 +66,7 @@ pub fn run(args: &WatchArgs, out: &mut dyn Write, err: &mut dyn Write) -> Result
     let mut signals = Signals::catch().map_err(WatchError::Signals)?;
     let every = args.every.duration().max(SHORTEST);
     let failed = |path: &Path, source| WatchError::Folder { path: path.to_owned(), source };
-    // Recordings that are not kept are removed with this folder, which no other user can enter.
+    // Recordings that are not kept are removed with this directory, which no other user can enter.
     let temporary = std::env::temp_dir();
     let private = Scratch::make(&temporary, "fxtrec-watch-");
     let private = private.map_err(|error| failed(&temporary, error))?;

@@ -167,7 +167,7 @@ fn json_has_the_same() {
 #[test]
 fn what_cannot_be_done_is_reported_with_the_file() {
     let error = why_of(Scene::new().bytes(), &[]).expect_err("nothing happens in it").to_string();
-    assert!(error.contains("no switch and no wake-up"), "{error}");
+    assert!(error.contains("no switch and no wakeup"), "{error}");
     let error = why_of(b"this is no trace", &[]).expect_err("no trace");
     assert!(matches!(error, Error::Read(_)), "{error}");
     let missing =

@@ -86,7 +86,7 @@ fn who_waits_for_a_packet_waits_for_what_its_sender_does_and_then_for_the_packet
     assert_eq!(chain(&why), links(&expected));
 }
 
-/// A wake-up by the completion of a request that `by` submitted this many microseconds earlier, and that the disk got later.
+/// A wakeup by the completion of a request that `by` submitted this many microseconds earlier, and that the disk got later.
 pub(super) fn done(by: u64, made: u64, issued: u64) -> [(&'static str, Value<'static>); 7] {
     let text = |text| Value::Str(Text::Inline(text));
     [

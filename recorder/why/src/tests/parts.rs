@@ -172,7 +172,7 @@ fn what_is_not_seen_is_unknown_and_says_why() {
     scene.switch(0, 0, 0, Leaves::R, 201);
     scene.switch(2_000, 0, 201, Leaves::R, 101);
     scene.switch(3_000, 0, 101, Leaves::S, 201);
-    // No wake-up.
+    // No wakeup.
     scene.switch(5_000, 0, 201, Leaves::R, 101);
     scene.inferred(7_000, 0, 101, 201);
     scene.end(9_000);
@@ -270,7 +270,7 @@ fn a_recording_of_some_processes_is_asked_about_those() {
     scene.end(60_000);
     let why = ask(&scene, &Query::default());
     assert_eq!((why.thread.comm.as_str(), why.from_ns), ("t101", 2_000_000));
-    // If wake-ups of all threads are recorded, the other thread's wake-up took longer.
+    // If wakeups of all threads are recorded, the other thread's wakeup took longer.
     let mut all = Scene::new();
     all.wake(500, 0, 101);
     all.switch(1_000, 0, 201, Leaves::R, 101);

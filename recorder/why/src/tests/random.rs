@@ -100,7 +100,7 @@ fn play_in(mut scene: Scene, steps: &[Step]) -> (Scene, Truth) {
                     WokenBy::NoThread => None,
                 };
                 scene.wake_with(now, cpu as u16, koid(thread), fact.as_slice());
-                // A thread whose first event is a wake-up by a named thread or an interrupt existed earlier.
+                // A thread whose first event is a wakeup by a named thread or an interrupt existed earlier.
                 if does[thread] == Does::Unseen && by != WokenBy::NoThread {
                     truth.does[thread].fill(Does::Sleeps);
                     truth.first[thread] = now as usize;

@@ -283,7 +283,7 @@ fn a_thread_whose_cpu_the_host_takes() {
     let why = ask(&scene, &turns);
     assert_eq!(
         why.sentence,
-        "t100[100] needed 7.41 ms from its wake-up to its next sleep: ran for 7.40 ms, of which the host took 6.40 ms."
+        "t100[100] needed 7.41 ms from its wakeup to its next sleep: ran for 7.40 ms, of which the host took 6.40 ms."
     );
     let expected = [("stolen", 6_400), ("on_cpu", 1_000), ("waiting idle", 5)];
     assert_eq!(parts(&why), expect(&expected));
@@ -652,7 +652,7 @@ fn the_end_of_a_thread_is_no_lock() {
     let why = ask(&inversion_of(&wait), &of("audio"));
     assert_eq!(
         why.sentence,
-        "audio[101] was 187 ms late: blocked 187 ms for the end of ui-params[102], which was preempted for 186 ms by \
+        "audio[101] was 187 ms late: blocked 187 ms joining ui-params[102], which was preempted for 186 ms by \
          hog-1[201] and hog-2[202]."
     );
     assert_eq!(why.blame[0].class, Some("join"));
@@ -811,7 +811,7 @@ fn what_lasted_too_long_is_explained_from_its_begin_to_its_end() {
     for (expression, begin) in [
         ("span(\"app:request\") > 1ms", "hog[300] took 2.00 ms (trigger 'span("),
         ("probe('work') > 1ms", "hog[300] took 2.00 ms (trigger 'probe('work') > 1ms'): "),
-        ("turn > 1ms", "hog[300] needed 2.00 ms from its wake-up to its next sleep (trigger "),
+        ("turn > 1ms", "hog[300] needed 2.00 ms from its wakeup to its next sleep (trigger "),
     ] {
         let why = ask(&two_that_fire(Some(((10, 2_010), 300, expression))), &Query::default());
         assert!(why.sentence.starts_with(begin), "{}", why.sentence);

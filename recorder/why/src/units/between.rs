@@ -46,7 +46,7 @@ impl Waits {
         let middle = begin + end.saturating_sub(begin) / 2;
         let inside = thread.waits.partition_point(|wait| wait.to <= middle);
         let Some(call) = thread.waits.get(inside).map(|wait| wait.call) else { return false };
-        // Its own timers may have interrupted that wait, and a wake-up may be missing from the file.
+        // Its own timers may have interrupted that wait, and a wakeup may be missing from the file.
         let again = |wait: &&Wait| wait.call == call && matches!(wait.by, INTERRUPT | UNKNOWN);
         let (before, after) = thread.waits.split_at(inside);
         let first = inside - before.iter().rev().take(MOST_INSIDE).take_while(again).count();

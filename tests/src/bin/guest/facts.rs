@@ -1,4 +1,4 @@
-//! The facts that recordings contain in addition to switches and wake-ups. A fact that a kernel or a source cannot provide is reported as
+//! The facts that recordings contain in addition to switches and wakeups. A fact that a kernel or a source cannot provide is reported as
 //! missing, not as zero.
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -20,7 +20,7 @@ use fxtrec_tests::workload::threads;
 use crate::Outcome;
 use crate::recordings::{program, record_or_refused, workload};
 
-/// All facts, in the order of reports, each with a column that only it has in `--show causes`, and an argument of switches or wake-ups that
+/// All facts, in the order of reports, each with a column that only it has in `--show causes`, and an argument of switches or wakeups that
 /// only recordings with it have.
 const FACTS: [(&str, Option<&str>, Option<&str>); 11] = [
     ("steal", Some("Steal ms"), Some("steal_ns")),
@@ -218,7 +218,7 @@ pub(crate) fn wakers() -> Outcome {
     }
     assert!(timed >= 180 && timers * 100 >= timed * 95, "{timers} of {timed} by their timers");
     Outcome::Fine(format!(
-        "{by_partner} of {all} wake-ups by the partner, {timers} of {timed} by timers"
+        "{by_partner} of {all} wakeups by the partner, {timers} of {timed} by timers"
     ))
 }
 

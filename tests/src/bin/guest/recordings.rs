@@ -20,7 +20,7 @@ use nix::sys::resource::{Resource, getrlimit, setrlimit};
 
 use crate::Outcome;
 
-/// A program of this package, which is in the parent folder of the running one.
+/// A program of this package, which is in the parent directory of the running one.
 pub(crate) fn program(name: &str) -> PathBuf {
     let own = std::env::current_exe().expect("a program knows its own path");
     let profile = own.ancestors().nth(2).expect("it is in deps/");
@@ -109,7 +109,7 @@ pub(crate) fn switches(source: &str) -> Outcome {
             let spurious = recording.trace.stats().number("spurious_wakeups");
             let inferred = recording.trace.stats().number("inferred_switches");
             Outcome::Fine(format!(
-                "{counted} switches of the workload counted by the kernel, all in the trace; of all threads {inferred} inferred, {spurious} wake-ups spurious"
+                "{counted} switches of the workload counted by the kernel, all in the trace; of all threads {inferred} inferred, {spurious} wakeups spurious"
             ))
         }
         Err(refused) => refused,
@@ -273,7 +273,7 @@ pub(crate) fn trigger() -> Outcome {
     let came_in = trace.switches.iter().find(|s| s.incoming == thread && s.time == mark.time);
     assert!(came_in.is_some(), "it fires when the thread gets its CPU: {mark:?}");
     let woken = trace.wakeups.iter().rfind(|w| w.thread == thread && w.time <= mark.time);
-    let waited = mark.time - woken.expect("the window holds the wake-up").time;
+    let waited = mark.time - woken.expect("the window holds the wakeup").time;
     assert_eq!(waited, late, "{mark:?}");
     assert!(waited > LATE, "{waited}");
     Outcome::Fine(format!("late by {waited} ns, and the file holds the wait"))

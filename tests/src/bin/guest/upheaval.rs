@@ -211,7 +211,7 @@ pub(crate) fn suspend() -> Outcome {
     let slept = slept.map(|()| uptime() - seconds - awake);
     std::thread::sleep(Duration::from_secs(1));
     let mut runs = [before, run_on("0-3"), run_on("1")].concat();
-    // An emulated machine that is busy takes long to bring back all of its CPUs.
+    // An emulated machine that is busy takes a long time to bring back all of its CPUs.
     std::thread::sleep(Duration::from_secs(1));
     runs.extend(run_on("1-3"));
 

@@ -329,7 +329,7 @@ fn slow_disk() {
         });
         std::thread::sleep(REST);
     });
-    // Otherwise the folder could not be removed.
+    // Otherwise the directory could not be removed.
     umount2(&path, MntFlags::MNT_DETACH).expect("it is mounted there");
 }
 

@@ -38,7 +38,7 @@ fn write_events(out: &mut impl Write) -> u64 {
 }
 
 #[test]
-#[ignore = "takes long: .ci/nightly runs it"]
+#[ignore = "slow: .ci/nightly runs it"]
 fn a_file_larger_than_the_memory_allowed_converts_both_ways() {
     let folder = Folder::new();
     // An address space of that size holds the program, its stacks, and little else.

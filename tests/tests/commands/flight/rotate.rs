@@ -360,7 +360,7 @@ fn what_threads_record_while_files_end_is_in_one_of_them_and_in_order() {
 }
 
 #[test]
-#[ignore = "takes long: .ci/nightly runs it"]
+#[ignore = "slow: .ci/nightly runs it"]
 fn a_hundred_applications_with_full_buffers_lose_no_event_of_the_kernel_where_files_end() {
     const EVENTS: u64 = 20_000;
     if !root::or_skip(WHY) {

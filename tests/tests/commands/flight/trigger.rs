@@ -37,7 +37,7 @@ impl Victim {
 
 const WHY: &str = "it records the machine";
 
-/// The output of `spike` about one time: before the wake-up, and when the victim had the CPU.
+/// The output of `spike` about one time: before the wakeup, and when the victim had the CPU.
 fn time_of(line: &str) -> (u64, u64) {
     let (before, ran) = line.split_once(' ').expect("two times");
     (before.parse().expect("a number"), ran.parse().expect("a number"))

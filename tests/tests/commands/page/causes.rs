@@ -97,7 +97,7 @@ fn throttled_and_stolen_stretches_have_colours_and_rows_of_their_own() {
     assert_eq!(row(&waits, "length").as_deref(), Some("20.0 ms"));
     let again = selected(&mut browser, "busy", 100);
     assert_eq!(row(&again, "taken by the host").as_deref(), Some("nothing"), "{again:?}");
-    // A throttled thread's waker is the one that woke it, at the time of the wake-up, not of the release.
+    // A throttled thread's waker is the one that woke it, at the time of the wakeup, not of the release.
     let late = selected(&mut browser, "late", 140);
     assert_eq!(row(&late, "woken by").as_deref(), Some("other 303"), "{late:?}");
     assert_eq!(row(&late, "waited for a CPU").as_deref(), Some("5.00 ms"), "{late:?}");

@@ -8,7 +8,7 @@ use super::{kept, scene_page, starved_page};
 /// Widths and heights of windows: a desk, a small laptop, a phone.
 const WINDOWS: [(u32, u32); 3] = [(1400, 900), (1024, 768), (480, 900)];
 
-/// Records texts that a canvas draws beyond its edges.
+/// Records strings that a canvas draws beyond its edges.
 const WATCH: &str = "
     window.cutTexts = [];
     const draw = CanvasRenderingContext2D.prototype.fillText;
@@ -26,7 +26,7 @@ const WATCH: &str = "
         return draw.call(this, text, x, y, ...rest);
     };";
 
-/// Everything that is truncated, as a list of texts.
+/// Everything that is truncated, as a list of strings.
 const CUT: &str = "(() => {
     const cut = [];
     const name = (it) => it.id ? '#' + it.id : it.tagName + '.' + it.className + ' ' + it.textContent.slice(0, 40);

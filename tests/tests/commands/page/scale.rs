@@ -5,7 +5,7 @@ use super::scene::Scene;
 use super::{kept, starved_page, write_page};
 
 #[test]
-#[ignore = "takes long: .ci/nightly runs it"]
+#[ignore = "slow: .ci/nightly runs it"]
 fn two_million_events_are_a_page_below_20_mb_that_draws_without_unfolding_them() {
     if !browser::is_there() {
         return;

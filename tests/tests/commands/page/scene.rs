@@ -31,7 +31,7 @@ struct Loss {
 pub(crate) struct Scene {
     pub(crate) cpus: u16,
     pub(crate) threads: u64,
-    /// The minimum number of switches and wake-ups.
+    /// The minimum number of switches and wakeups.
     pub(crate) events: u64,
     /// Whether threads record their activities.
     pub(crate) spans: bool,
@@ -46,7 +46,7 @@ struct Machine {
     on: Vec<u64>,
     since: Vec<u64>,
     next: Vec<u64>,
-    /// Whether the last event there was a wake-up.
+    /// Whether the last event there was a wakeup.
     woke: Vec<bool>,
     queues: Vec<VecDeque<u64>>,
     sleeping: VecDeque<u64>,

@@ -73,7 +73,7 @@ fn a_click_on_a_long_wait_leads_to_its_place_with_an_arrow_from_the_waker() {
     let waits =
         browser.evaluate("JSON.parse(document.getElementById('contents').textContent).worst");
     let woken = waits.as_array().expect("a list").iter().position(|wait| !wait["waker"].is_null());
-    let place = woken.expect("one of the longest waits began with a wake-up");
+    let place = woken.expect("one of the longest waits began with a wakeup");
     let wait = &waits[place];
     browser.click_on(&format!("#waits tr:nth-child({}) button", place + 1));
     browser.wait_for("fxtrec.state().selected !== null");

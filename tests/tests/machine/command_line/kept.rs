@@ -46,7 +46,7 @@ fn what_command_puts_in_the_place_of_the_trace_is_not_judged() {
         let fxtrec = Fxtrec::new(["-o", "t.fxt", GATE[0], GATE[1], "--", "sh", "-c", script]);
         fs::write(fxtrec.path("good.fxt"), EMPTY).unwrap();
         let done = fxtrec.run().expect(3);
-        let missing = "fxtrec: the trace is missing: t.fxt was removed while it was written";
+        let missing = "fxtrec: the trace is missing: t.fxt was removed while it was being written";
         assert!(last_line(&done).starts_with(missing), "{script}: {}", done.stderr);
     }
 }

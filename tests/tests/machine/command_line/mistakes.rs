@@ -15,7 +15,7 @@ fn run(line: &[&str]) -> Finished {
     Fxtrec::new(line).run()
 }
 
-/// fxtrec with these arguments, in a folder with a recording of a script, t.fxt.
+/// fxtrec with these arguments, in a directory with a recording of a script, t.fxt.
 struct Recorded(Finished);
 
 impl Recorded {

@@ -135,7 +135,7 @@ impl Running {
         Pid::from_raw(self.child.id().try_into().unwrap())
     }
 
-    /// Waits until standard output contains a text, which COMMAND prints.
+    /// Waits until standard output contains a string, which COMMAND prints.
     pub(crate) fn wait_for_output(&self, text: &str) {
         wait::until(&format!("{text:?} on standard output"), || {
             if self.is_over() {

@@ -61,7 +61,7 @@ fn a_recorder_killed_at_full_speed_leaves_whole_records() {
 }
 
 #[test]
-#[ignore = "takes long: .ci/nightly runs it"]
+#[ignore = "slow: .ci/nightly runs it"]
 fn a_killed_recorder_lacks_no_more_than_the_last_second() {
     if !may_record() {
         return;

@@ -83,7 +83,7 @@ fn library(folder: &Path, function: &str) -> PathBuf {
     path
 }
 
-/// A program with `libhere.so.1` in a neighbouring folder, which only its run path leads to.
+/// A program with `libhere.so.1` in a neighbouring directory, which only its run path leads to.
 fn program_with_library() -> (Built, PathBuf) {
     let folder = tempfile::tempdir().expect("a folder");
     let built = library(folder.path(), "here");
@@ -144,7 +144,7 @@ fn a_process_below_another_root_has_the_files_that_it_sees() {
     let bin = inside.path().join("opt/bin");
     std::fs::create_dir_all(&bin).expect("writable");
     copy_program(program.path(), &bin.join("app"));
-    // Followed from outside, this link would lead to a folder of the machine's.
+    // Followed from outside, this link would lead to a directory of the machine's.
     symlink("/opt/bin", inside.path().join("bin")).expect("writable");
     let process =
         Process::start(Command::new("chroot").arg(inside.path()).args(["/bin/app", "1", "wait"]));

@@ -60,7 +60,7 @@ fn has_links() -> bool {
     fxtrec::kernel::machine::version(&release).is_some_and(|version| version >= (6, 6))
 }
 
-/// A folder with the program.
+/// A directory with the program.
 fn built() -> Option<(Folder, String)> {
     if ready().is_none() || !tools::or_skip(&["gcc"]) {
         return None;

@@ -15,7 +15,7 @@ use nix::sys::signal::Signal;
 use nix::unistd::User;
 use serde_json::Value;
 
-/// A daemon whose sockets are in a separate folder, where clients run, too. Killed when dropped.
+/// A daemon whose sockets are in a separate directory, where clients run, too. Killed when dropped.
 pub(super) struct Daemon {
     pub(super) folder: Folder,
     process: Process,
@@ -71,7 +71,7 @@ impl Daemon {
         command
     }
 
-    /// Runs ctl as the user `nobody`, in a folder where that user may create files.
+    /// Runs ctl as the user `nobody`, in a directory where that user may create files.
     #[track_caller]
     pub(super) fn ctl_as_nobody(&self, args: &[&str]) -> Done {
         let mut command = self.as_nobody(&self.copy.path(), &self.nobody.gid.to_string());

@@ -35,7 +35,7 @@ fn record(daemon: &Daemon, program: &str, list: &[&str], more: &[&str]) -> (Trac
 struct Case<'c> {
     list: &'c [&'c str],
     more: &'c [&'c str],
-    /// Whether there are switches and wake-ups.
+    /// Whether there are switches and wakeups.
     scheduling: bool,
     expected: &'c [&'c str],
 }
@@ -71,7 +71,7 @@ fn each_category_records_its_events_and_no_others() {
         let (trace, process) = record(&daemon, program, case.list, case.more);
         assert_eq!(!trace.switches.is_empty(), case.scheduling, "{case:?}");
         assert_eq!(!trace.wakeups.is_empty(), case.scheduling, "{case:?}");
-        // Moves between run queues are recorded with the switches and wake-ups.
+        // Moves between run queues are recorded with the switches and wakeups.
         assert!(case.scheduling || trace.moves.is_empty(), "{case:?}");
         let categories: BTreeSet<&str> = trace.events.iter().map(category).collect();
         assert_eq!(categories, case.expected.iter().copied().collect(), "{case:?}");

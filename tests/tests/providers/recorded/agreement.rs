@@ -146,7 +146,7 @@ fn a_client_in_go_needs_no_library_of_ours_either() {
     }
     let folder = Folder::new();
     let program = folder.path("provider");
-    // A single file needs no module, and the build stays in the test's folder.
+    // A single file needs no module, and the build stays in the test's directory.
     let mut go = std::process::Command::new("go");
     go.args(["build", "-o"]).arg(&program).arg(source("provider.go"));
     let cache = folder.path("cache");

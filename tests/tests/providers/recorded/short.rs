@@ -49,7 +49,7 @@ fn the_spans_of_a_short_program_are_all_in_the_trace_however_it_ends() {
 }
 
 #[test]
-#[ignore = "takes long: .ci/nightly runs it"]
+#[ignore = "slow: .ci/nightly runs it"]
 fn the_spans_of_many_short_programs_are_all_in_the_trace() {
     assert_none_of_them_is_missing(50);
 }

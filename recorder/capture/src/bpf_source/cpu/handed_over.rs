@@ -33,7 +33,7 @@ impl Machine {
         self.ends.push(end);
     }
 
-    /// Writes a wake-up at each of these times into every lane, each CPU's a little later than the previous CPU's.
+    /// Writes a wakeup at each of these times into every lane, each CPU's a little later than the previous CPU's.
     fn write(&self, times: std::ops::Range<u64>) {
         for (at, end) in (0u64..).zip(&self.ends) {
             let records =

@@ -1,4 +1,4 @@
-//! Wake-ups: which of them had an effect, and their wakers.
+//! Wakeups: which of them had an effect, and their wakers.
 
 use std::borrow::Cow;
 
@@ -59,7 +59,7 @@ fn name_of<'a>(origin: &'a Origin, kernel: &'a KernelSymbols) -> Option<Cow<'a, 
 }
 
 impl<L: Lanes> Encoder<L> {
-    /// A wake-up of a thread without new or uncertain facts, by the thread that has the CPU or by an interrupt. Does the same writing and
+    /// A wakeup of a thread without new or uncertain facts, by the thread that has the CPU or by an interrupt. Does the same writing and
     /// bookkeeping for it as [`Encoder::wake`]. Returns false, and does nothing, for any other event.
     #[inline(always)]
     pub(super) fn plain_wake(
@@ -157,7 +157,7 @@ impl<L: Lanes> Encoder<L> {
             _ => None,
         };
         let waker = match announced.filter(|_| sent.is_none()) {
-            // The thread that completes a wake-up is not always the one that began it.
+            // The thread that completes a wakeup is not always the one that began it.
             Some(waker) => waker,
             None => self.announce(wake, current)?,
         };
@@ -174,7 +174,7 @@ impl<L: Lanes> Encoder<L> {
         let mut count = 0;
         let held = queued.filter(|throttle| throttle.now);
         let held = held.map(|_| Arg::new(strings::THROTTLED, Value::Bool(true)));
-        // If a thread caused the wake-up, it began on another CPU.
+        // If a thread caused the wakeup, it began on another CPU.
         let origin = origin.filter(|_| waker == Announced::Interrupt && sent.is_none());
         let request = match origin {
             Some(Origin::Request(request)) => self.request_args(time, &request)?,
@@ -207,7 +207,7 @@ impl<L: Lanes> Encoder<L> {
         }
     }
 
-    /// The facts about the request whose completion causes a wake-up at this time: its size, the thread that made it, how long ago, and how
+    /// The facts about the request whose completion causes a wakeup at this time: its size, the thread that made it, how long ago, and how
     /// long the disk worked on it.
     fn request_args(
         &mut self,
@@ -243,7 +243,7 @@ impl<L: Lanes> Encoder<L> {
         Ok(Some(koid))
     }
 
-    /// The waker of a wake-up, named if it is a thread. `current` ran on the CPU where the event was recorded.
+    /// The waker of a wakeup, named if it is a thread. `current` ran on the CPU where the event was recorded.
     #[inline]
     fn announce(&mut self, wake: &Wake, current: Slot) -> Result<Announced, Closed> {
         let tid = match wake.by {
@@ -254,7 +254,7 @@ impl<L: Lanes> Encoder<L> {
         let slot = match tid == wake.current {
             true => current,
             false if self.threads.has_ended(tid) => {
-                // The thread has been switched out for the last time since this wake-up began. Everything that the trace shows about it
+                // The thread has been switched out for the last time since this wakeup began. Everything that the trace shows about it
                 // already has a name.
                 let koid = self.threads.last_owner(tid);
                 return Ok(if self.narrow { Announced::Unknown } else { Announced::Task(koid) });
@@ -265,7 +265,7 @@ impl<L: Lanes> Encoder<L> {
         Ok(Announced::Task(self.threads.thread(slot).koid))
     }
 
-    /// A thread or interrupt begins to wake a thread. The wake-up itself may follow on another CPU, where its waker is unknown.
+    /// A thread or interrupt begins to wake a thread. The wakeup itself may follow on another CPU, where its waker is unknown.
     fn waking(&mut self, time: Nanos, wake: &Wake, current: Slot) -> Result<(), Closed> {
         self.stats.wakings += 1;
         let slot = self.threads.get(wake.tid, known_comm(&wake.comm));

@@ -169,7 +169,7 @@ impl<L: Lanes> Encoder<L> {
         Ok(Some(Length { nanos: Nanos(wait.nanos.0 - throttled.0), ..wait }))
     }
 
-    /// A wake-up of a thread that was not runnable was written.
+    /// A wakeup of a thread that was not runnable was written.
     #[inline]
     pub(super) fn watch_wake(&mut self, time: Nanos, cpu: Cpu, slot: Slot) -> Result<(), Closed> {
         let Some(watch) = &mut self.watch else { return Ok(()) };
@@ -253,7 +253,7 @@ impl<L: Lanes> Encoder<L> {
         self.lasted(met, (since, time), (Some(cpu), Some(slot), None))
     }
 
-    /// A turn of a thread has ended (from its wake-up to its next sleep).
+    /// A turn of a thread has ended (from its wakeup to its next sleep).
     #[cold]
     fn watch_turn(
         &mut self,

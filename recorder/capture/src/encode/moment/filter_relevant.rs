@@ -1,11 +1,11 @@
 //! Selects the records from which the machine's state at the beginning of a trace can be derived.
 //!
-//! Most records are irrelevant for this: a CPU's second switch, a wake-up of a thread that does not wait at the end, a duration that begins
+//! Most records are irrelevant for this: a CPU's second switch, a wakeup of a thread that does not wait at the end, a duration that begins
 //! and ends. These are recognized by their first words, without being parsed, and left out.
 //!
 //! ```text
-//!   trace     switch of 0 | switch of 0 | wake-up of c | begin f, end f | end g | lost | switch of 1
-//!   essence   switch of 0 |             |              |                | end g | lost | switch of 1
+//!   trace     switch of 0 | switch of 0 | wakeup of c | begin f, end f | end g | lost | switch of 1
+//!   essence   switch of 0 |             |             |                | end g | lost | switch of 1
 //! ```
 //!
 //! The first record with a time is always kept, because it marks the beginning.

@@ -12,7 +12,7 @@
 //! ```
 //!
 //! Unknown states are left out: whether a thread waited, if its first record says that it was switched in (the kernel might not have
-//! reported its wake-up), and which thread was on a CPU, if events were lost before that CPU's first switch.
+//! reported its wakeup), and which thread was on a CPU, if events were lost before that CPU's first switch.
 
 use std::collections::BTreeMap;
 use std::io::Read;

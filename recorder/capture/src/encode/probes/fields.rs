@@ -9,7 +9,7 @@ use fxtrec_kernel::format::{Field, FieldLocation};
 /// The maximum number of arguments that an event can have.
 pub const MAX_ARGS: usize = 15;
 
-/// Longer texts and arrays are truncated to this many bytes, so that any 15 of them fit into a record.
+/// Longer strings and arrays are truncated to this many bytes, so that any 15 of them fit into a record.
 const LONGEST: usize = 1024;
 
 /// How the bytes of a field are shown.
@@ -169,7 +169,7 @@ fn list(content: &[u8], width: usize, signed: bool, scratch: &mut String) {
     }
 }
 
-/// Passes the arguments of a sample to `then`. `scratch` is a reusable buffer for texts.
+/// Passes the arguments of a sample to `then`. `scratch` is a reusable buffer for strings.
 ///
 /// `None`, without a call of `then`, if the sample is too short for a field.
 pub fn with_args<R>(

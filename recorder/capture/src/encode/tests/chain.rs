@@ -326,7 +326,7 @@ fn a_thread_that_ended_unseen_and_was_never_shown_is_not_shown_afterwards() {
     assert_eq!(scene.encoder.stats().inferred_switches, 0);
 }
 
-/// Its next event would be a wake-up, or a slice: neither shows that it waited for a CPU.
+/// Its next event would be a wakeup, or a slice: neither shows that it waited for a CPU.
 #[test]
 fn a_thread_that_was_not_seen_go_out_is_taken_to_have_blocked_and_its_wake_up_is_kept() {
     let mut scene = Scene::new();

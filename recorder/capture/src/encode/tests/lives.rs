@@ -15,7 +15,7 @@ fn five_runs() -> Scene {
     scene
 }
 
-/// The first wake-up of `tid`, which still has the name of `parent`.
+/// The first wakeup of `tid`, which still has the name of `parent`.
 fn first_wakeup(tid: u32, parent: u32) -> Wake {
     Wake { comm: comm_of(parent), ..wakeup_new(tid, parent) }
 }
@@ -447,7 +447,7 @@ fn the_id_of_a_dead_main_thread_is_another_process_after_a_loss() {
     assert_eq!(scene.scheduled(), [format!("60 cpu 1: {koid} (1024) blocked -> 0 (idle)")]);
 }
 
-/// The wake-up becomes visible so late that the thread has ended since.
+/// The wakeup becomes visible so late that the thread has ended since.
 #[test]
 fn a_late_wake_up_of_a_dead_thread_wakes_no_thread() {
     let mut scene = six_has_ended(Proc::default());

@@ -82,7 +82,7 @@ fn wakeup(tid: u32, current: u32) -> Wake {
     wake_of(WakeKind::Wakeup, tid, current)
 }
 
-/// The same for the first wake-up of a thread.
+/// The same for the first wakeup of a thread.
 fn wakeup_new(tid: u32, current: u32) -> Wake {
     wake_of(WakeKind::New, tid, current)
 }
@@ -92,7 +92,7 @@ fn waking(tid: u32, current: u32) -> Wake {
     wake_of(WakeKind::Waking, tid, current)
 }
 
-/// The same wake-up, seen in an interrupt while `current` is on the CPU.
+/// The same wakeup, seen in an interrupt while `current` is on the CPU.
 fn interrupt(wake: Wake) -> Wake {
     Wake { by: Waker::here(wake.kind, wake.current, true), ..wake }
 }

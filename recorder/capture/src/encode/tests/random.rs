@@ -217,7 +217,7 @@ impl Machine {
         let Some(tid) = self.dice.pick(&all) else { return };
         let wake = |kind| if self.now.is_multiple_of(3) { interrupt(kind) } else { kind };
         let (begin, end) = (wake(waking(tid, current)), wake(wakeup(tid, current)));
-        // Not every source reports where a wake-up begins.
+        // Not every source reports where a wakeup begins.
         if !self.varied || self.dice.one_in(2) {
             self.happens(cpu, begin);
         }

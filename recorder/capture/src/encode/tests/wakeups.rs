@@ -1,4 +1,4 @@
-//! Wake-ups: the woken thread, the waker, and which wake-ups are spurious.
+//! Wakeups: the woken thread, the waker, and which wakeups are spurious.
 
 use super::{LOST, Scene, interrupt, running, switch, wakeup, wakeup_new, waking};
 use crate::event::{Wake, Waker};
@@ -162,7 +162,7 @@ fn a_waker_that_was_announced_before_a_loss_is_not_believed_after_it() {
     assert_eq!(scene.reported(), ["120 cpu 0: wakes 7 (1024)"]);
 }
 
-/// The thread is already awake when it is woken in between: the announced waker must not wait for a later wake-up.
+/// The thread is already awake when it is woken in between: the announced waker must not wait for a later wakeup.
 #[test]
 fn a_waker_that_woke_nobody_is_not_the_waker_of_the_next_wake_up() {
     let mut scene = five_runs_and_seven_sleeps();
@@ -184,7 +184,7 @@ fn an_interrupt_that_begins_a_wake_up_takes_the_place_of_an_earlier_waker() {
     assert_eq!(scene.reported(), ["110 cpu 0: wakes 7 (1024) interrupt=true"]);
 }
 
-/// The target CPU may complete a wake-up while one of its own threads runs.
+/// The target CPU may complete a wakeup while one of its own threads runs.
 #[test]
 fn the_waker_that_was_announced_goes_before_the_thread_that_completes_the_wake_up() {
     let mut scene = five_runs_and_seven_sleeps();

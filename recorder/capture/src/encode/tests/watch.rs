@@ -203,7 +203,7 @@ fn what_was_not_seen_to_begin_does_not_fire() {
     scene.at(100, 0, switch(5, "S", 6));
     // Its switch in is inferred.
     scene.at(110, 0, switch(7, "S", 0));
-    // Its wake-up is missing.
+    // Its wakeup is missing.
     scene.at(120, 0, switch(0, "R", 5));
     scene.at(125, 1, running(8));
     scene.at(130, 1, switch(8, "S", 0));

@@ -1,7 +1,7 @@
-//! How threads become known before they run: by the snapshot, their fork, or their first wake-up.
+//! How threads become known before they run: by the snapshot, their fork, or their first wakeup.
 //!
 //! Forks have the ids of the recorder's pid namespace. If the recorder is in another namespace, the new thread's tid is learned from its
-//! first wake-up, by its parent.
+//! first wakeup, by its parent.
 
 use std::sync::Arc;
 
@@ -117,7 +117,7 @@ impl Threads {
                 let as_process = (pid == tid).then_some(parent_pid);
                 self.forked(time, host, pid, as_process, parent_tid);
             }
-            // Its id in the initial namespace is known at its first wake-up.
+            // Its id in the initial namespace is known at its first wakeup.
             None if pid == tid => match self.processes.find(pid) {
                 Some(_) if time <= self.snapshot_end => self.inherit_scope(pid, parent_pid),
                 _ => self.fork_process(time, pid, parent_pid),

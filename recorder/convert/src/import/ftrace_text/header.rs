@@ -53,7 +53,7 @@ impl Columns {
         }
     }
 
-    /// Remembers the number of flags of a line that has a blank after them, unless it is known already.
+    /// Remembers the number of flags of a line that has a space after them, unless it is known already.
     pub(super) fn seen(&mut self, flags: usize) {
         self.flags.get_or_insert(flags);
     }

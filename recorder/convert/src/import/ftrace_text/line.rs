@@ -251,7 +251,7 @@ fn time_before<'l>(text: &'l str, columns: &Columns) -> Option<(Time, &'l str)> 
     Some((Time { nanos, plain: false }, before))
 }
 
-/// The decimal digits at the end of a text, and the text before them.
+/// The decimal digits at the end of a string, and the text before them.
 fn split_digits(text: &str) -> (&str, &str) {
     text.split_at(text.trim_end_matches(|it: char| it.is_ascii_digit()).len())
 }
@@ -272,7 +272,7 @@ struct Place<'l> {
     flags: Option<&'l str>,
 }
 
-/// Parses the part before the time, from its end. An error without a text means that this is not an event line at all.
+/// Parses the part before the time, from its end. An error without a message means that this is not an event line at all.
 fn place<'l>(before: &'l str, columns: &mut Columns) -> Result<Place<'l>, Option<Missing<'l>>> {
     let before = before.trim_end();
     let (rest, word) = before.split_at(before.rfind([' ', '\t', ']']).map_or(0, |at| at + 1));

@@ -87,7 +87,7 @@ impl Features {
     }
 }
 
-/// A text after its length; the text ends at the first NUL, and padding follows.
+/// A string after its length; the text ends at the first NUL, and padding follows.
 fn text(bytes: &mut Bytes<'_>) -> Option<String> {
     let len = bytes.u32().ok()?;
     let text = bytes.take(u64::from(len)).ok()?;
@@ -95,7 +95,7 @@ fn text(bytes: &mut Bytes<'_>) -> Option<String> {
     String::from_utf8(text.get(..end)?.to_vec()).ok()
 }
 
-/// A count, then that many texts, joined with blanks.
+/// A count, then that many strings, joined with spaces.
 fn texts(bytes: &mut Bytes<'_>) -> Option<String> {
     let count = bytes.u32().ok()?;
     let texts: Option<Vec<String>> = (0..count).map(|_| text(bytes)).collect();

@@ -167,7 +167,7 @@ impl<W: std::io::Write> PerfImport<W> {
                 self.importer.other(time, cpu, (place, &described[place]), current, raw)
             }
             Meaning::Unknown => {
-                self.importer.report.count("samples of other events than tracepoints, left out");
+                self.importer.report.count("samples of events other than tracepoints, left out");
                 Ok(())
             }
             Meaning::Damaged => {

@@ -9,7 +9,7 @@ use super::{Decoder, Failed};
 const MOST_TRACKS: usize = 1 << 18;
 const MOST_NAME: usize = 1024;
 
-/// The maximum number of arguments in a record, and the length to which their texts are cut, in bytes.
+/// The maximum number of arguments in a record, and the length to which their strings are cut, in bytes.
 const MOST_ARGS: u8 = 14;
 const MOST_TEXT: usize = 1024;
 
@@ -229,7 +229,7 @@ impl Decoder {
             self.track_bytes += name;
             self.tracks.insert(uuid, track);
         } else {
-            self.report.count("tracks beyond 262144, or with too long names, left out");
+            self.report.count("tracks beyond 262144, or whose names are too long, left out");
         }
         Ok(())
     }

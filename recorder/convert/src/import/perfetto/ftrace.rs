@@ -271,7 +271,7 @@ impl Decoder {
         self.add(time, item)
     }
 
-    /// Takes the columns of compact switches and wake-ups. Returns the time of the first event.
+    /// Takes the columns of compact switches and wakeups. Returns the time of the first event.
     fn compact(&mut self, bundle: Bundle, bytes: &[u8]) -> Result<u64, Failed> {
         let mut columns = std::mem::take(&mut self.columns);
         let done = columns.fill(bytes, self);

@@ -171,7 +171,7 @@ pub(super) enum Item<'a> {
         frequency: bool,
         value: u32,
     },
-    /// A text that a program wrote to tracefs.
+    /// A string that a program wrote to tracefs.
     Print {
         tid: u32,
         text: &'a [u8],

@@ -2,7 +2,7 @@
 //!
 //! ```text
 //!   file --> packets --> decoder --> items, each alone --> sort --> player --> importer
-//!            unpacked    interned texts, clocks,           by time  who runs,
+//!            unpacked    interned strings, clocks,         by time  who runs,
 //!                        tracks, threads                            open slices
 //! ```
 //!
@@ -125,7 +125,7 @@ struct Decoder {
     overruns: FxHashMap<u16, (u64, u64)>,
     /// The writer of the current packet; 0 if unknown.
     writer: u32,
-    /// CPUs of compact bundles with switches, and those with wake-ups together with the writer.
+    /// CPUs of compact bundles with switches, and those with wakeups together with the writer.
     switching: FxHashSet<u16>,
     waking: FxHashSet<(u16, u32)>,
     switches: u64,
@@ -133,7 +133,7 @@ struct Decoder {
     events: u64,
     has_wakings: bool,
     has_wakeups: bool,
-    /// Whether wake-ups record if an interrupt caused them.
+    /// Whether wakeups record if an interrupt caused them.
     has_wakers: bool,
     /// Whether hard and soft interrupts were recorded.
     interrupts: (bool, bool),
@@ -571,8 +571,8 @@ impl Decoder {
         if kind == 0 { self.add(time, item) } else { self.add_first(time, item) }
     }
 
-    /// Whether compact wake-ups of all CPUs are in the bundle of one CPU, as with systing, so that their CPU is unknown. Perfetto's own
-    /// recorders name the writer of each packet, and write the wake-ups of each CPU separately.
+    /// Whether compact wakeups of all CPUs are in the bundle of one CPU, as with systing, so that their CPU is unknown. Perfetto's own
+    /// recorders name the writer of each packet, and write the wakeups of each CPU separately.
     fn has_gathered_wakings(&self) -> bool {
         let mut cpus = self.waking.iter();
         self.switching.len() > 1

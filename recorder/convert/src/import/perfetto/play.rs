@@ -42,9 +42,9 @@ struct Player<W: Write> {
     left: FxHashMap<u32, u64>,
     blocked: FxHashMap<u32, (u64, u32)>,
     has_blocked: bool,
-    /// Whether the only wake-up events are `sched_waking`, written when a waker begins.
+    /// Whether the only wakeup events are `sched_waking`, written when a waker begins.
     only_wakings: bool,
-    /// Whether compact wake-ups do not have their CPU.
+    /// Whether compact wakeups do not have their CPU.
     has_gathered_wakings: bool,
     has_interrupts: bool,
     /// Whether states have the bits from before Linux 4.14.
@@ -71,7 +71,7 @@ pub(super) fn play(
     let has_gathered_wakings = decoder.has_gathered_wakings();
     if has_gathered_wakings {
         let note =
-            "the trace does not say on which CPU each wake-up happened, so wakers are unknown";
+            "the trace does not say on which CPU each wakeup happened, so wakers are unknown";
         importer.report.note(note.into());
     }
     let mut suspensions = decoder.clocks.to_monotonic();
@@ -342,10 +342,10 @@ impl<W: Write> Player<W> {
         let interrupt = interrupt
             .or_else(|| self.has_interrupts.then(|| seat.is_some_and(|seat| seat.depth > 0)));
         let here = current.or_else(|| seat.and_then(last)).map(|tid| (cpu, tid));
-        // The wake-up is known, but not the thread that ran there.
+        // The wakeup is known, but not the thread that ran there.
         let elsewhere = || self.seats.iter().find_map(|(cpu, seat)| Some((*cpu, last(seat)?)));
         let Some((cpu, current)) = here.or_else(elsewhere) else {
-            self.importer.report.count("wake-ups before the first switch, left out");
+            self.importer.report.count("wakeups before the first switch, left out");
             return Ok(());
         };
         let reported = match kind {

@@ -1,6 +1,6 @@
 //! The state of one packet writer: interned data, defaults, and its own clocks.
 //!
-//! A packet of a sequence may refer by number to texts, frames and stacks of earlier packets. One flag means that all of this is cleared,
+//! A packet of a sequence may refer by number to strings, frames and stacks of earlier packets. One flag means that all of this is cleared,
 //! another one that the packet cannot be read without the lost packets before it.
 
 use rustc_hash::FxHashMap;
@@ -14,7 +14,7 @@ const MOST_BYTES: usize = 48 << 20;
 /// The overhead of an interned item, in bytes.
 const EACH_BYTES: usize = 64;
 
-/// The kinds of interned texts, by their field in `interned_data`.
+/// The kinds of interned strings, by their field in `interned_data`.
 pub(super) mod kind {
     pub(crate) const CATEGORIES: u8 = 1;
     pub(crate) const NAMES: u8 = 2;

@@ -1,4 +1,4 @@
-//! Events other than scheduling: track events, texts of programs, interrupts, counters and stacks.
+//! Events other than scheduling: track events, text that programs print, interrupts, counters and stacks.
 
 use std::borrow::Cow;
 use std::io::Write;
@@ -342,7 +342,7 @@ impl Spans {
         found
     }
 
-    /// A text that a program wrote to tracefs: spans and counters in Android's format, or a message.
+    /// A string that a program wrote to tracefs: spans and counters in Android's format, or a message.
     pub(super) fn print<W: Write>(
         &mut self,
         at: Nanos,

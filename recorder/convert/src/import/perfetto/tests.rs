@@ -79,7 +79,7 @@ pub(super) fn switch(
     event(time, prev, 1, 4, body.text(5, to).number(6, next).number(7, next_prio))
 }
 
-/// A wake-up of kind `field` (17 `sched_wakeup`, 114 `sched_wakeup_new`, 20 `sched_waking`) by `pid`.
+/// A wakeup of kind `field` (17 `sched_wakeup`, 114 `sched_wakeup_new`, 20 `sched_waking`) by `pid`.
 pub(super) fn wake(
     (field, time): (u64, u64),
     (pid, flags): (u64, u64),

@@ -1,7 +1,7 @@
 //! Reads the encoding of Protocol Buffers field by field from borrowed bytes.
 //!
 //! A trace has a message of about 20 bytes for each event, and the reader knows which fields it needs. So fields are returned one by one,
-//! without intermediate structures that own their texts.
+//! without intermediate structures that own their strings.
 
 /// The maximum size of the packed numbers of a field. Recorders write at most a few hundred kilobytes.
 const MOST_PACKED: usize = 4 << 20;

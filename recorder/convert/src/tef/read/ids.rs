@@ -197,7 +197,7 @@ pub(super) fn number(id: &RawValue) -> Option<u64> {
     })
 }
 
-/// The value of a text such as `0x1000`.
+/// The value of a string such as `0x1000`.
 pub(super) fn pointer(text: &str) -> Option<u64> {
     let digits = text.strip_prefix("0x").or_else(|| text.strip_prefix("0X"))?;
     u64::from_str_radix(digits, 16).ok()

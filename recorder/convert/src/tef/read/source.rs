@@ -193,7 +193,7 @@ impl<R: Read> Source<R> {
         }
     }
 
-    /// Replaces commas before closing brackets in the next value by blanks, as far as the value is in memory; returns false if there are
+    /// Replaces commas before closing brackets in the next value with spaces, as far as the value is in memory; returns false if there are
     /// none.
     fn blank_commas(&mut self) -> bool {
         let value = &mut self.window[self.at..self.filled];

@@ -76,7 +76,7 @@ impl<'o> Importer<'o> {
         self.keep("systemTraceEvents", |pieces, importer| importer.quote(&text, pieces))
     }
 
-    /// Writes a text as a JSON string.
+    /// Writes text as a JSON string.
     fn quote(&mut self, mut text: &File, pieces: &mut Pieces) -> Result<(), ConvertError> {
         text.seek(SeekFrom::Start(0)).map_err(ConvertError::Read)?;
         pieces.append(b"\"", self.target()?)?;

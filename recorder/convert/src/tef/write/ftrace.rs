@@ -62,7 +62,7 @@ impl Ftrace {
     }
 
     fn wakeup_line(&self, wakeup: &Wakeup<'_>, names: &Names) -> String {
-        // A wake-up by an interrupt is shown on the interrupted thread.
+        // A wakeup by an interrupt is shown on the interrupted thread.
         let current = wakeup.waker().or_else(|| self.current.get(&wakeup.cpu).copied());
         // The third flag marks this; otherwise readers would take that thread for the waker.
         let flags = if wakeup.waker().is_some() { "...." } else { "..h." };

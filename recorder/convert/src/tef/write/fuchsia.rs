@@ -1,6 +1,6 @@
 //! Scheduling records in the format of Fuchsia's own converter: `systemTraceEvents` of type `fuchsia`.
 //!
-//! `k` is a context switch, `w` a wake-up; `p` and `t` name processes and threads. Arguments of the records other than their weights are in
+//! `k` is a context switch, `w` a wakeup; `p` and `t` name processes and threads. Arguments of the records other than their weights are in
 //! `args`, which Fuchsia's own converter leaves out.
 
 use fxt_reader::record::{Args, ContextSwitch, LegacyContextSwitch, Wakeup};

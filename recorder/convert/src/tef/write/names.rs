@@ -50,7 +50,7 @@ impl Names {
         self.thread(thread).and_then(|name| name.process).unwrap_or(thread)
     }
 
-    /// The name of a thread, or a text that identifies it.
+    /// The name of a thread, or a string that identifies it.
     pub(super) fn label(&self, thread: Koid) -> String {
         match self.thread(thread) {
             Some(name) if !name.name.is_empty() => name.name.clone(),

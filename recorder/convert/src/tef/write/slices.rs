@@ -148,7 +148,7 @@ impl Slices {
         self.machine.switch(&mut self.states, switch)
     }
 
-    /// Takes a scheduler event other than a switch or a wake-up.
+    /// Takes a scheduler event other than a switch or a wakeup.
     pub(super) fn event(&mut self, event: &Event<'_>) {
         if let ("migrate", EventKind::Instant) = (event.name, event.kind)
             && let Some(cpu) = cpu_of(event.args, "dest_cpu")

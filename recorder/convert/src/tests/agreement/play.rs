@@ -37,7 +37,7 @@ fn state_after(leaves: Leaves) -> State {
 pub(super) enum Step {
     /// A CPU switches to a waiting thread, or to idle.
     Switch { cpu: u16, leaves: usize, incoming: usize },
-    /// A wake-up, perhaps of a thread that is awake.
+    /// A wakeup, perhaps of a thread that is awake.
     Wake { cpu: u16, thread: usize },
     /// Events of a CPU are lost, perhaps including a switch to a waiting thread.
     Lose { cpu: u16, incoming: usize },
@@ -352,7 +352,7 @@ impl Play {
         let begins = self.places[&thread] == Place::Elsewhere;
         match self.places[&thread] {
             Place::Dead | Place::Vanished => return,
-            // On a CPU without events, or after a loss, it is unknown that the wake-up has no effect.
+            // On a CPU without events, or after a loss, it is unknown that the wakeup has no effect.
             Place::On(on) if self.lost[usize::from(on)] => return,
             Place::On(on) if self.shown[usize::from(on)] != Some(thread) => return,
             Place::On(_) | Place::Queued => {}

@@ -97,7 +97,7 @@ impl Recorder {
         self.event(micros, cpu, Kind::Switch(switch));
     }
 
-    /// An interrupt on a CPU that is always idle wakes a thread, so that the wake-up reveals nothing about the other CPUs.
+    /// An interrupt on a CPU that is always idle wakes a thread, so that the wakeup reveals nothing about the other CPUs.
     pub(super) fn wake(&mut self, micros: u64, target: u16, thread: u64) {
         let wake = Wake {
             kind: WakeKind::Wakeup,

@@ -138,14 +138,14 @@ pub fn bound(bucket: usize) -> Option<u64> {
 /// The measures with histograms, in their order in a slot.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Measure {
-    /// From a wake-up to the next switch in.
+    /// From a wakeup to the next switch in.
     Wakeup,
     /// From a switch out in a runnable state to the next switch in.
     Preempted,
     Slice,
-    /// From a switch out in a waiting state other than `D` to the wake-up.
+    /// From a switch out in a waiting state other than `D` to the wakeup.
     Blocked,
-    /// From a switch out in the state `D` to the wake-up.
+    /// From a switch out in the state `D` to the wakeup.
     BlockedD,
 }
 

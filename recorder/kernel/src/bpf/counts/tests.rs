@@ -68,7 +68,7 @@ fn the_running_kernel_counts_how_long_a_thread_slept_and_ran() {
     // Other tests create threads in the meantime, more than a thousand.
     let mut counts = open(KeyBy::Thread, Shape { slots: 4096, ..shape() });
     counts.attach().expect("the programs run");
-    // While another program that this kernel does not report runs, a wake-up can be missed; in that case fewer sleeps are known.
+    // While another program that this kernel does not report runs, a wakeup can be missed; in that case fewer sleeps are known.
     let attempts = 5;
     let whole = (0..attempts).filter(|_| all_five_sleeps_are_counted(&mut counts)).count();
     assert!(whole >= 1, "none of {attempts} threads has all of its sleeps");
@@ -97,7 +97,7 @@ fn all_five_sleeps_are_counted(counts: &mut SchedCounts) -> bool {
     assert!(name.starts_with(b"counted\0") || *process == Pid(std::process::id()), "{row:?}");
     let blocked = row.figures.of(Measure::Blocked);
     if blocked.max == 0 {
-        // None of the wake-ups was recorded.
+        // None of the wakeups was recorded.
         return false;
     }
     assert!(blocked.max >= 20_000_000 && blocked.max <= during.0, "{row:?}");

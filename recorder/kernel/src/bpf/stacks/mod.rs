@@ -335,7 +335,7 @@ pub struct BlockedStacks {
     sys: Box<dyn BpfSys + Send>,
     /// In the order in which they are attached: first the programs that must run before a wait is noted.
     first: Vec<Loaded>,
-    /// The programs on wake-ups and, if no other program notes which threads wait, on switches.
+    /// The programs on wakeups and, if no other program notes which threads wait, on switches.
     switch: Loaded,
     waking: Option<Loaded>,
     /// The program for clock samples, with the clocks of the CPUs.

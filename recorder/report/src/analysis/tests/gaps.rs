@@ -93,7 +93,7 @@ fn a_wake_up_after_a_gap_begins_a_wait_of_its_own() {
     let report = scene.report();
     assert_eq!(figures(&report, 102, Preemption), (0, 0, 1));
     assert_eq!(figures(&report, 102, Wakeup), (1, 20, 0));
-    assert_eq!(figures(&report, 103, Slice), (1, 130, 0), "it ran, and the wake-up was in vain");
+    assert_eq!(figures(&report, 103, Slice), (1, 130, 0), "it ran, and the wakeup was in vain");
     assert_eq!(report.idle_wakeups, 1);
     let queues: Vec<u64> =
         report.cpus.iter().filter_map(|cpu| cpu.load).map(|load| load.queue_max).collect();

@@ -48,7 +48,7 @@ struct Machine {
     preempted: usize,
 }
 
-/// Wake-ups on a machine with other load: most are short, one in ten waits for a time slice.
+/// Wakeups on a machine with other load: most are short, one in ten waits for a time slice.
 fn mixed(random: &mut Random) -> f64 {
     if random.uniform() < 0.9 { 20e3 * random.lognormal(0.4) } else { 3e6 * random.lognormal(0.3) }
 }

@@ -79,7 +79,7 @@ fn markdown_is_a_table_that_no_name_breaks() {
     assert!(page.contains("- 23.4 ms `` a`\\|<b>&\\x01\"x (1234) on CPU 1 ``"), "{page}");
 }
 
-/// Elements with their attributes, and texts, as an XML parser sees them.
+/// Elements with their attributes, and text, as an XML parser sees them.
 fn read(xml: &[u8]) -> Vec<String> {
     let mut reader = Reader::from_reader(xml);
     let mut seen = Vec::new();

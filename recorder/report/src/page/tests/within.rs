@@ -16,7 +16,7 @@ const FIRST: u64 = 101;
 /// The size of an empty page: scripts, styles, markup.
 const SCRIPTS: u64 = 270_000;
 
-/// A trace with `switches` switches, each after a wake-up; the later a thread is in the round, the longer it waits. With `reported`, threads
+/// A trace with `switches` switches, each after a wakeup; the later a thread is in the round, the longer it waits. With `reported`, threads
 /// also have spans with arguments, counters and flows.
 fn busy(switches: u64, reported: bool) -> Trace {
     let mut trace = trace();

@@ -71,7 +71,7 @@ pub struct TraceConfig {
     /// Whether a streaming session sends nothing before it is stopped or terminated.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub defer_transfer: Option<bool>,
-    /// The processes whose switches and wake-ups the kernel records, with their descendants; no others.
+    /// The processes whose switches and wakeups the kernel records, with their descendants; no others.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub processes: Option<Vec<u32>>,
     /// Globs of the cgroups to whose processes the recording is restricted.

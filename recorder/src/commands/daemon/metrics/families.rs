@@ -101,12 +101,12 @@ pub(super) fn families(
     let mut families = vec![
         series.histogram(
             "fxtrec_wakeup_latency_seconds",
-            "Time from a wake-up to the next switch in.",
+            "Time from a wakeup to the next switch in.",
             |figures| [(None, *figures.of(Measure::Wakeup))],
         ),
         series.histogram(
             "fxtrec_runqueue_wait_seconds",
-            "Waits for a CPU, after a wake-up or a preemption.",
+            "Waits for a CPU, after a wakeup or a preemption.",
             |figures| [(None, figures.run_queue())],
         ),
         series.histogram(
@@ -116,7 +116,7 @@ pub(super) fn families(
         ),
         series.histogram(
             "fxtrec_blocked_seconds",
-            "Time from a switch out in a waiting state to the wake-up.",
+            "Time from a switch out in a waiting state to the wakeup.",
             |figures| {
                 [("S", Measure::Blocked), ("D", Measure::BlockedD)]
                     .map(|(state, measure)| (Some(state), *figures.of(measure)))

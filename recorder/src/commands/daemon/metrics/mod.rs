@@ -4,8 +4,8 @@
 //!   a scraper --> one thread: request --> tables of the kernel, emptied into the ledger --> families --> text or protobuf
 //! ```
 //!
-//! One thread answers all requests without blocking on any peer: a peer has a few seconds to send its request and to read the answer.
-//! Requests within a short time get the same answer: see [`rendered`]. Hand-written, as in `fxtrec open`: the small HTTP crates are
+//! One thread answers all requests without blocking on any peer: a peer has a few seconds to send its request and to read the response.
+//! Requests within a short time get the same response: see [`rendered`]. Hand-written, as in `fxtrec open`: the small HTTP crates are
 //! unmaintained.
 
 mod families;
@@ -202,7 +202,7 @@ impl Server {
         }
     }
 
-    /// The whole answer to a request or to invalid input.
+    /// The whole response to a request or to invalid input.
     fn answer(&mut self, request: Option<Request>) -> Arc<[u8]> {
         let (status, format, body) = match request {
             None => ("400 Bad Request", Format::Plain, Vec::new()),
@@ -214,7 +214,7 @@ impl Server {
         whole(status, format, &body)
     }
 
-    /// The metrics, possibly from a recent answer.
+    /// The metrics, possibly from a recent response.
     fn metrics(&mut self, format: Format) -> Arc<[u8]> {
         if let Some(answer) = self.rendered.of(format, Instant::now()) {
             return answer;
@@ -249,14 +249,14 @@ impl Server {
     }
 }
 
-/// The answer to a request.
+/// The response to a request.
 enum Response {
     Metrics(Format),
     /// Status and text.
     Other(&'static str, Vec<u8>),
 }
 
-/// An answer with its head.
+/// A response with its head.
 fn whole(status: &str, format: Format, body: &[u8]) -> Arc<[u8]> {
     let head = format!(
         "HTTP/1.1 {status}\r\n\

@@ -1,7 +1,7 @@
 //! Connections of scrapers, all served concurrently by one thread, so that an idle or slow connection does not delay the others.
 //!
 //! ```text
-//!   Asking: the request comes  -->  Answering: the answer goes  -->  Ending: what is behind the request is read
+//!   Asking: reads the request  -->  Answering: sends the response  -->  Ending: reads what follows the request
 //! ```
 //!
 //! Their number is limited, in total and per address. A new connection beyond the limit replaces the one that has been idle for the longest
@@ -23,10 +23,10 @@ const MOST: usize = 64;
 /// Maximum number of connections from one address, so that others can connect too.
 const MOST_OF_ONE: usize = 32;
 
-/// The time for a request to arrive and its answer to be read.
+/// The time for a request to arrive and its response to be read.
 const PATIENCE: Duration = Duration::from_secs(5);
 
-/// The maximum number of bytes read after a request, which avoids a reset that would lose the answer.
+/// The maximum number of bytes read after a request, which avoids a reset that would lose the response.
 const MOST_BEHIND: usize = u16::MAX as usize;
 
 #[derive(Debug)]
@@ -94,7 +94,7 @@ impl Peers {
         let _ = poll(&mut polled, timeout);
     }
 
-    /// Does all work that is possible without blocking. `respond` creates the answer to a request or to invalid input.
+    /// Does all work that is possible without blocking. `respond` creates the response to a request or to invalid input.
     pub(super) fn serve(
         &mut self,
         now: Instant,
@@ -135,7 +135,7 @@ impl Peer {
                     self.stream.shutdown(Shutdown::Write)?;
                     self.state = State::Ending { read: 0 };
                 }
-                // Closing with unread bytes would reset the connection and lose the answer.
+                // Closing with unread bytes would reset the connection and lose the response.
                 State::Ending { read } => match again(|| self.stream.read(&mut buffer))? {
                     0 => return Ok(()),
                     more => {
@@ -176,7 +176,7 @@ mod tests {
         stream
     }
 
-    /// The number of bytes of the answer that a peer receives, while the others are served.
+    /// The number of bytes of the response that a peer receives, while the others are served.
     fn answer_of(stream: &mut TcpStream, peers: &mut Peers, now: Instant, answer: &[u8]) -> usize {
         stream.set_nonblocking(true).expect("a socket");
         let (mut got, mut buffer) = (Vec::new(), vec![0; 1 << 16]);

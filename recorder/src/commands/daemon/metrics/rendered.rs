@@ -1,29 +1,29 @@
-//! A cache of recent answers, so that frequent requests cost only a bounded share of a CPU.
+//! A cache of recent responses, so that frequent requests cost only a bounded share of a CPU.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use super::format::Format;
 
-/// An answer is reused for this many times as long as it took to create.
+/// A response is reused for this many times as long as it took to create.
 const TIMES: u32 = 4;
 
 /// The longest reuse: a scraper that asks every second gets new figures.
 const MOST: Duration = Duration::from_millis(900);
 
-/// The last answer in each format.
+/// The last response in each format.
 #[derive(Debug, Default)]
 pub(super) struct Rendered(Vec<(Format, Instant, Arc<[u8]>)>);
 
 impl Rendered {
-    /// The answer in this format, if it is still fresh at `now`.
+    /// The response in this format, if it is still fresh at `now`.
     pub(super) fn of(&mut self, format: Format, now: Instant) -> Option<Arc<[u8]>> {
         self.0.retain(|(_, until, _)| now < *until);
         let found = self.0.iter().find(|(of, _, _)| *of == format);
         found.map(|(_, _, answer)| answer.clone())
     }
 
-    /// Stores an answer that was created between these two times.
+    /// Stores a response that was created between these two times.
     pub(super) fn keep(
         &mut self,
         format: Format,
@@ -52,7 +52,7 @@ mod tests {
             assert_eq!(rendered.of(Format::Protobuf, after(millis)), None, "another format");
         }
         assert_eq!(rendered.of(Format::Plain, after(500)), None);
-        // An answer that took very long to create, as on a busy machine.
+        // A response that took very long to create, as on a busy machine.
         rendered.keep(Format::Plain, (begun, after(5000)), b"dearer".as_slice().into());
         assert!(rendered.of(Format::Plain, after(5899)).is_some());
         assert_eq!(rendered.of(Format::Plain, after(5900)), None);

@@ -86,7 +86,7 @@ pub(super) fn open(
     places.place_all(sys, bpf, &sites)
 }
 
-/// A progress line for opening probes, shown if opening takes long.
+/// A progress line for opening probes, shown if opening takes a long time.
 struct Opening {
     begun: Instant,
     progress: Progress,
@@ -121,7 +121,7 @@ impl Drop for Opening {
 }
 
 /// If the number of probes times CPUs reaches this value, probes without arguments are also defined in tracefs: perf's own kind leaves
-/// nothing behind, but takes long to remove.
+/// nothing behind, but takes a long time to remove.
 const MANY: usize = 8;
 
 /// The number of probes that a site needs.

@@ -82,8 +82,8 @@ pub(in crate::commands::record) enum SnapshotError {
     /// The buffers could not be read.
     #[error("cannot read the buffers: {0}")]
     Read(#[from] fxt_reader::Error),
-    /// The file or its directory was removed or moved while it was written.
-    #[error("{} was removed or moved while it was written", .0.display())]
+    /// The file or its directory was removed or moved while it was being written.
+    #[error("{} was removed or moved while it was being written", .0.display())]
     Elsewhere(PathBuf),
     /// The window could not be cut out of the buffers.
     #[error("cannot cut the window out of the buffers: {0}")]

@@ -28,7 +28,7 @@ pub(super) struct Probes {
     catalog: Arc<Catalog>,
     spans: Spans,
     interrupts: Interrupts,
-    /// A buffer for texts, reused for each sample.
+    /// A buffer for strings, reused for each sample.
     scratch: String,
 }
 
@@ -94,7 +94,7 @@ impl<L: Lanes> Encoder<L> {
         &self.probes.catalog
     }
 
-    /// Writes the event of a sample, if the sample becomes an event. Like a wake-up, a sample shows which thread is on the CPU. A
+    /// Writes the event of a sample, if the sample becomes an event. Like a wakeup, a sample shows which thread is on the CPU. A
     /// tracepoint's sample does not: it may be from `sched_switch` itself, and can come after the switch that it reports.
     pub(super) fn sample(
         &mut self,

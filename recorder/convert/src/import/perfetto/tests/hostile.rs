@@ -48,7 +48,7 @@ fn lengths_are_not_believed() {
         let mut bytes = sound();
         let mut huge = Message::default();
         huge.number(1, length);
-        // Replaces the number of a field of numbers by that of a field of bytes.
+        // Replaces the number of a field of numbers with that of a field of bytes.
         huge.0[0] = 10;
         bytes.extend(huge.0);
         bytes.extend([1, 2, 3]);

@@ -131,7 +131,7 @@ fn flows_lead_from_slice_to_slice_until_they_end() {
 
 #[test]
 fn slices_that_repeat_scheduling_are_left_out_where_there_are_switches() {
-    // As in wprof: the end repeats the category, and the instants of wake-ups have flows to the slice.
+    // As in wprof: the end repeats the category, and the instants of wakeups have flows to the slice.
     let slice = |kind, category| on(70, kind).text(22, category);
     let packets = [
         thread_track(70, 40, 41, "worker"),

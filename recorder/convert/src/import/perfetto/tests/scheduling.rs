@@ -1,4 +1,4 @@
-//! Switches, wake-ups, states, names, losses and facts.
+//! Switches, wakeups, states, names, losses and facts.
 
 use super::*;
 
@@ -87,7 +87,7 @@ fn compact_bundles_say_the_same_as_plain_ones() {
 
 #[test]
 fn a_wake_up_counts_once_and_its_waker_is_who_began_it() {
-    // The waker runs on CPU 1; CPU 0 completes the wake-up in an interrupt.
+    // The waker runs on CPU 1; CPU 0 completes the wakeup in an interrupt.
     let both = trace([
         bundle(
             0,
@@ -127,7 +127,7 @@ fn a_recorder_that_does_not_say_who_ran_at_a_wake_up_adds_no_switch_and_no_waker
     ];
     assert_eq!(lines(&fxt), expected);
 
-    // As in systing: the wake-ups of all CPUs are in the bundle of the first CPU, in packets without a writer.
+    // As in systing: the wakeups of all CPUs are in the bundle of the first CPU, in packets without a writer.
     let switches = |tids: &[u64]| {
         let columns = message().text(5, "x").numbers(1, &[100, 200]).numbers(2, &[1, 1]);
         columns.numbers(3, tids).numbers(4, &[120, 120]).numbers(6, &[0, 0])

@@ -1,7 +1,7 @@
 // A chunk of the pyramid: runs of equal bins for each lane.
 
 (() => {
-  // The runs of a lane. `end` counts bins from the begin of the chunk.
+  // The runs of a lane. `end` counts bins from the start of the chunk.
   function runs(count, lengths) {
     const end = new Uint16Array(count);
     let at = 0;

@@ -19,7 +19,7 @@
     const list = [
       units.time(trace.length),
       units.counted(trace.switches, "switch", "switches"),
-      units.counted(trace.wakeups, "wake-up", "wake-ups"),
+      units.counted(trace.wakeups, "wakeup", "wakeups"),
       `${units.counted(trace.threads.length - 1, "thread", "threads")} on ${units.counted(trace.cpus.length, "CPU", "CPUs")}`,
       isWhole && "nothing lost",
       trace.gaps.length > 0 && `${units.counted(lost, "event", "events")} lost${more}`,

@@ -1,11 +1,11 @@
-// The selection: a slice of a lane, or a span. Its details, and arrows for the wake-up that led to it and for the wake-ups that it caused.
+// The selection: a slice of a lane, or a span. Its details, and arrows for the wakeup that led to it and for the wakeups that it caused.
 
 (() => {
   const { STATE, KIND } = fx.unfold;
   const NAMES = ["unknown", "running", "woken, waiting for a CPU", "preempted, waiting for a CPU", "sleeping", "blocked (uninterruptible)", "idle", "parked", "stopped", "traced", "exited", "dead", "throttled (its cgroup's quota is used up)", "woken, throttled (its cgroup's quota is used up)"];
-  // The maximum number of tiles that are searched for the wake-ups of a slice.
+  // The maximum number of tiles that are searched for the wakeups of a slice.
   const FAR = 64;
-  // The maximum number of arrows for the wake-ups of one slice.
+  // The maximum number of arrows for the wakeups of one slice.
   const MOST_ARROWS = 60;
   // The maximum number of moves that are listed for one slice.
   const MOST_MOVES = 4;
@@ -22,7 +22,7 @@
   // The slice of a lane at a time, with its true begin and end. Null if unknown, or not in this page.
   async function slice(kind, id, time) {
     const { kept, tiles } = trace;
-    // Each tile has the begin of its first slices, even if earlier tiles are not in the page.
+    // Each tile has the start of its first slices, even if earlier tiles are not in the page.
     const place = trace.keptFrom(trace.tileAt(time));
     if (place === kept.length) return null;
     const tile = await fx.store.loadTile(kept[place]);
@@ -65,7 +65,7 @@
     return lane?.taken.get(lane.at(end - 1)) ?? null;
   }
 
-  // The wake-up at the begin of a slice, or at the begin of the wait before it.
+  // The wakeup at the start of a slice, or at the start of the wait before it.
   async function wakeOf(thread, start, state) {
     let time = start;
     let now = state;
@@ -103,7 +103,7 @@
     return { time: first.start, waker: first.waker, cpu: first.cpu, waited, throttled };
   }
 
-  // The wake-ups by a thread in a stretch of time, and whether the list is complete.
+  // The wakeups by a thread in a stretch of time, and whether the list is complete.
   async function wakesBy(thread, from, to) {
     const found = [];
     const [first, last] = [trace.tileAt(from), trace.tileAt(to)];

@@ -1,5 +1,5 @@
 // The table of contents, as objects: threads, CPUs, gaps, and where the blocks
-// are. Times are nanoseconds after the begin of the trace.
+// are. Times are nanoseconds after the start of the trace.
 
 (() => {
   const contents = JSON.parse(document.getElementById("contents").textContent);

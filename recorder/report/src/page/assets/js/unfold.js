@@ -126,7 +126,7 @@
   // The time of an age: 0 for before the trace.
   const sinceOf = (age, time) => (age === 0 ? 0 : time - (age - 1));
 
-  // The state of the lanes at the begin of the tile.
+  // The state of the lanes at the start of the tile.
   function begun(tile, columns) {
     const { begin } = tile;
     const lanes = new Lanes(tile.from);
@@ -149,7 +149,7 @@
     return lanes;
   }
 
-  // The slices and wake-ups of a tile.
+  // The slices and wakeups of a tile.
   function events(tile, columns) {
     const lanes = begun(tile, columns);
     const [heads, times, cpus, threads, extras] = columns.slice(7);

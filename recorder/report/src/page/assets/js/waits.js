@@ -70,7 +70,7 @@
         [units.moment(wait.from, 1e3), "whole"],
         [`${wait.queued}${moved}`, "whole", "CPU"],
         [wait.waker ? name(wait.waker) : "–", "", "woken by"],
-        [wait.metric === "wakeup" ? "wake-up" : "preemption", "whole"],
+        [wait.metric === "wakeup" ? "wakeup" : "preemption", "whole"],
       ].map(([text, className = "", label]) => {
         const cell = row.insertCell();
         cell.textContent = cell.title = text;

@@ -112,7 +112,7 @@
     if (next === null || next.start !== step.to) return;
     if (next.what === STATE.RUNNING) {
       step.state = STATE.UNKNOWN;
-      step.reason = "its wake-up is not in the file";
+      step.reason = "its wakeup is not in the file";
     }
     if (!isWoken(next.what)) return;
     step.ended = "woken";
@@ -194,7 +194,7 @@
   // A line of text about a link.
   function describe(link) {
     const why = link.reason ? ` (${link.reason})` : "";
-    if (link.state === "underway") return "was waking the next thread (wake-up still in progress)";
+    if (link.state === "underway") return "was waking the next thread (wakeup still in progress)";
     if (link.state === STATE.RUNNING) return `ran on CPU ${link.cpu}`;
     if (link.state === STATE.UNKNOWN) return `unknown${why}`;
     if (isThrottled(link.state)) return "was throttled";
