@@ -123,7 +123,7 @@ extern "C" {
 #endif // __cplusplus
 
 // Makes this process a trace provider named `name`, 1 to 255 bytes of UTF-8; does nothing if the process is already a provider. Under
-// `fxtrec -- COMMAND` it returns when trace points record, usually within some milliseconds and after half a second at most; without a
+// `fxtrec -- COMMAND` it returns when trace points record, usually within a few milliseconds and after half a second at most; without a
 // manager it returns at once. A thread of the library looks for a manager for as long as the process runs. False if the name is invalid or
 // no thread is available.
 //

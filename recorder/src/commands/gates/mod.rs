@@ -40,7 +40,9 @@ pub enum GatesError {
     #[error("--fail-if needs a trace file, and {} keeps none: name a file with -o", .0.display())]
     Device(PathBuf),
     /// A condition on CPUs, or spans, and a trace that can be read only once.
-    #[error("{0:?} needs a second pass over the trace, and a pipe can be read only once: name a file")]
+    #[error(
+        "{0:?} needs a second pass over the trace, and a pipe can be read only once: name a file"
+    )]
     Once(String),
     /// A gate that is only meaningful for one trace.
     #[error(
