@@ -27,7 +27,7 @@ Examples:
   fxtrec why app.fxt --thread audio --from 2s --to 2.5s
                                                   half a second of its time
   fxtrec why app.fxt --json | jq .explanations[0].sentence
-  fxtrec why runs/ --top 10                       the worst of each trace
+  fxtrec why runs/ --top 10                       the ten worst of all traces
   fxtrec why app.fxt --at 20:37:56                at that time of day (UTC)
   fxtrec why app.fxt --worst 5 --annotate marked.pftrace
                                                   mark them in a copy
@@ -37,7 +37,7 @@ docs/reference/why.md defines every part."
 pub struct WhyArgs {
     /// FXT trace, plain, gzip or zstd; - for standard input
     pub file: PathBuf,
-    /// More traces; directories stand for all traces in them. The worst interval of each is listed, the worst one first
+    /// More traces; directories stand for all traces in them. The worst interval of each is listed, or the N worst of all with --top, the worst one first
     pub more: Vec<PathBuf>,
 
     /// Thread to explain, by name or id; in a merged trace also NAME@HOST or TID@HOST [default: COMMAND's threads]

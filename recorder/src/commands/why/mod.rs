@@ -53,7 +53,7 @@ pub fn run(args: &WhyArgs, out: &mut dyn Write) -> Result<(), Error> {
     let path = &args.file;
     keep(path)?;
     drop(open(path)?);
-    let answer = explain(&query(args)?, path, watched);
+    let answer = explain(&query(args, path)?, path, watched);
     if answer.is_err() {
         refuse_outside(path, args.from, args.to)?;
         refuse_outside(path, args.at, args.at)?;
@@ -82,27 +82,23 @@ fn explain(query: &Query, path: &Path, open: Open) -> Result<Answer, Error> {
     })
 }
 
-/// Lists the worst delay of each trace.
+/// Lists the worst delay of each trace, or the worst of all traces if their number is given.
 fn run_many(args: &WhyArgs, out: &mut dyn Write) -> Result<(), Error> {
     let about_one = [
         (args.json, "--json"),
         (args.annotate.is_some(), "--annotate"),
         (args.worst.is_some(), "--worst"),
         (args.over.is_some(), "--over"),
-        (args.at.is_some(), "--at"),
-        (args.from.is_some(), "--from"),
-        (args.to.is_some(), "--to"),
     ];
     if let Some((_, option)) = about_one.into_iter().find(|(is_given, _)| *is_given) {
         return Err(Error::OneOnly(option));
     }
     let named: Vec<PathBuf> = std::iter::once(&args.file).chain(&args.more).cloned().collect();
     let traces = expand(&named)?;
-    let query = query(&WhyArgs { top: None, ..args.clone() })?;
     let mut answers = Vec::new();
-    let work = |path: &Path| match explain(&query, path, read) {
+    let work = |path: &Path| match explain(&query(args, path)?, path, read) {
         Ok(answer) => Ok(Some(answer)),
-        // The thread or span may be missing in a trace.
+        // The thread, span or time may be missing in a trace.
         Err(Error::Why { .. }) => Ok(None),
         Err(error) => Err(error),
     };
@@ -111,10 +107,16 @@ fn run_many(args: &WhyArgs, out: &mut dyn Write) -> Result<(), Error> {
     each(&traces, work, |at, answer| match answer {
         Some(answer) => {
             truncated.extend(answer.trace.truncated.then_some(at));
-            answers.push((at, answer));
+            let first = Answer { explanations: Vec::new(), ..answer };
+            let explained = answer.explanations.into_iter().take(args.top.unwrap_or(1));
+            answers.extend(explained.map(|why| (at, first.with(why))));
         }
         None => silent.push(at),
     })?;
+    // Each trace has only a part of the time.
+    if [args.at, args.from, args.to].iter().any(Option::is_some) {
+        silent.clear();
+    }
     if answers.is_empty() {
         return Err(Error::NothingIn(traces.len()));
     }
@@ -191,9 +193,9 @@ fn incident(explanation: &Explanation) -> Incident {
     Incident { whole, chain: chain.collect() }
 }
 
-fn query(args: &WhyArgs) -> Result<Query, ReadError> {
-    let (from, to) = resolve(&args.file, args.from, args.to)?;
-    let (at, _) = resolve(&args.file, args.at, None)?;
+fn query(args: &WhyArgs, path: &Path) -> Result<Query, ReadError> {
+    let (from, to) = resolve(path, args.from, args.to)?;
+    let (at, _) = resolve(path, args.at, None)?;
     let over = args.over.map(|over| u64::try_from(over.duration().as_nanos()).unwrap_or(u64::MAX));
     let pick = match (at, over, args.top, args.worst) {
         (Some(at), ..) => Pick::At(at.0),

@@ -148,10 +148,32 @@ fn of_several_traces_the_worst_of_each_is_listed_and_the_worst_comes_first() {
         "{text}"
     );
     assert_eq!(list(&["--top", "1"]).expect("a list").matches(": 0.002000000").count(), 1);
+    // Two incidents of one trace come before that of the other, and each trace has its own time.
+    let mut twice = Scene::of_command("waker,syscall", 100);
+    twice.name(100, "twice").name(101, "other");
+    for (begin, koid) in [(2_000, 100), (200_000, 101)] {
+        twice.switch(begin - 1_000, 0, 0, Leaves::R, koid);
+        twice.switch(begin, 0, koid, Leaves::R, 201).switch(
+            begin + 60_000,
+            0,
+            201,
+            Leaves::R,
+            koid,
+        );
+        twice.switch(begin + 61_000, 0, koid, Leaves::S, 0);
+    }
+    twice.end(900_000);
+    std::fs::write(folder.path().join("d.fxt"), twice.bytes()).expect("room");
+    let top = list(&["--top", "3"]).expect("a list");
+    let files: Vec<&str> =
+        top.lines().filter_map(|line| line.split(": ").next()?.rsplit('/').next()).collect();
+    assert_eq!(files[..3], ["d.fxt", "d.fxt", "b.fxt"], "{top}");
+    let at = list(&["--thread", "other", "--metric", "runqueue", "--at", "0.23"]).expect("a list");
+    assert!(at.lines().count() == 1 && at.contains("d.fxt: ") && at.contains("other[101]"), "{at}");
     let refused = list(&["--json"]).expect_err("it is about one").to_string();
     assert!(refused.contains("--json is about one trace"), "{refused}");
     let nothing = list(&["--thread", "nobody"]).expect_err("none has it").to_string();
-    assert!(nothing.contains("nothing to explain in any of 3 traces"), "{nothing}");
+    assert!(nothing.contains("nothing to explain in any of 4 traces"), "{nothing}");
 }
 
 #[test]
