@@ -1,7 +1,7 @@
 //! The creation of output files, for all commands.
 //!
 //! fxtrec often runs as root, in directories that others write to. So a name is resolved once, and no file is ever truncated, followed or
-//! chowned by name: see [`fxtrec_kernel::folder`].
+//! chowned by name: see [`fxtrec_kernel::directory`].
 //!
 //! ```text
 //!  OutputLocation::find(path)   walks to the directory, holds it
