@@ -123,7 +123,7 @@ fn what_cannot_be_judged_is_refused_before_anything_runs() {
         (&["--fail-if", "lost > 0", "-o", "/dev/null"], "name a file with -o"),
         (
             &["--fail-if", "slice.max > 1s if cpu = 0", "-o", "-"],
-            "needs the trace to be read again",
+            "needs a second pass over the trace",
         ),
     ] {
         let folder = Folder::new();

@@ -116,7 +116,7 @@ fn a_trace_that_is_not_kept_or_would_have_to_be_read_twice_is_refused() {
     assert!(prepare("lost > 0", &Target::Path(pipe.clone())).expect("read once").is_some());
     assert!(prepare(with_cpu, &file).expect("a file").is_some());
     let error = prepare(with_cpu, &Target::Path(pipe)).expect_err("a pipe").to_string();
-    assert!(error.starts_with("\"wakeup.max > 1ms if cpu = 1\" needs the trace"), "{error}");
+    assert!(error.starts_with("\"wakeup.max > 1ms if cpu = 1\" needs a second pass"), "{error}");
 }
 
 #[test]
