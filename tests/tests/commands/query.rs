@@ -68,7 +68,14 @@ fn a_signal_takes_the_temporary_directory_along() {
     let mut fxtrec = end_with_thread(&mut command).spawn().expect("it starts");
     until("the engine runs", || folder.path("tmp/ready").exists());
     assert_eq!(temporary(&folder).len(), 2, "the tables, and what says that it runs");
+    // For the moment in which the engine starts, a signal ends fxtrec at once.
     let pid = Pid::from_raw(i32::try_from(fxtrec.id()).expect("a pid"));
+    until("signals are handled", || {
+        let status = std::fs::read_to_string(format!("/proc/{pid}/status")).unwrap_or_default();
+        let blocked = status.lines().find_map(|line| line.strip_prefix("SigBlk:"));
+        let blocked = blocked.and_then(|set| u64::from_str_radix(set.trim(), 16).ok());
+        blocked.is_some_and(|set| set & 1 << (Signal::SIGTERM as u32 - 1) != 0)
+    });
     kill(pid, Signal::SIGTERM).expect("it runs");
     let ended = fxtrec.wait().expect("it ends");
     assert_eq!(ended.signal(), Some(Signal::SIGTERM as i32), "{ended}");
