@@ -37,7 +37,8 @@ docs/reference/why.md defines every part."
 pub struct WhyArgs {
     /// FXT trace, plain, gzip or zstd; - for standard input
     pub file: PathBuf,
-    /// More traces; directories stand for all traces in them. The worst interval of each is listed, or the N worst of all with --top, the worst one first
+    /// More traces; directories stand for all traces in them. The worst interval of each is listed, or the N worst of all with --top, the
+    /// worst one first
     pub more: Vec<PathBuf>,
 
     /// Thread to explain, by name or id; in a merged trace also NAME@HOST or TID@HOST [default: COMMAND's threads]

@@ -6,7 +6,6 @@ use fxt_reader::Nanos;
 use fxtrec_blame::Cause;
 use rustc_hash::FxHashMap;
 
-use crate::answer::Who;
 use crate::explain::Names;
 use crate::sentence::{list, name_and_id};
 use fxtrec_blame::Class;
@@ -14,7 +13,6 @@ use fxtrec_blame::chain::{Blocked, Ended, Frame, What};
 use fxtrec_blame::parts::divide;
 use fxtrec_blame::threads::Index;
 use fxtrec_blame::track::{By, OnCpu, Reason};
-use fxtrec_units::convention::stand_in;
 
 /// Parts that take less than this share of the interval need no advice.
 const SHARE: u64 = 5;
@@ -163,7 +161,7 @@ fn about_wait(thread: Index, holds_lock: bool, by: &[(u64, OnCpu)], names: &Name
             "{who} made others wait while it was waiting itself: if they share a lock, use one that inherits priority (PTHREAD_PRIO_INHERIT); or give {who} a priority above {}, or keep them off its CPU",
             list(&threads)
         ),
-        Some(OnCpu::Thread(first)) if is_stand_in(first, names) => format!(
+        Some(OnCpu::Thread(first)) if names.stand_in(first).is_some() => format!(
             "{who} waited for a CPU while {} ran, which your recording does not name: the machine's administrator can \
              give {who} a higher priority, its cgroup a larger cpu.weight, or it another CPU",
             list(&threads)
@@ -182,12 +180,6 @@ fn about_wait(thread: Index, holds_lock: bool, by: &[(u64, OnCpu)], names: &Name
             "{who} waited for a CPU, and the file does not show what ran on it: record the whole machine"
         ),
     }
-}
-
-/// Whether a thread stands for those of others, in a recording of a user's own processes.
-fn is_stand_in(thread: Index, names: &Names<'_>) -> bool {
-    let Who { comm, tid, .. } = names.who(thread);
-    stand_in(&comm, tid).is_some()
 }
 
 /// The proposal for a thread that waited while threads of another cgroup had its CPU, `first` for the longest time; `None` if nice values

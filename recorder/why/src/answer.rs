@@ -21,19 +21,6 @@ pub struct Answer {
 }
 
 impl Answer {
-    /// The same answer with this explanation only.
-    #[must_use]
-    pub fn with(&self, explanation: Explanation) -> Answer {
-        Answer {
-            format: self.format,
-            version: self.version,
-            trace: self.trace.clone(),
-            explanations: vec![explanation],
-            part_of: self.part_of.clone(),
-            passed_over: self.passed_over.clone(),
-        }
-    }
-
     /// By how much the interval of the first explanation is longer than usual; 0 if it is not an incident.
     pub fn severity(&self) -> u64 {
         let is_incident = |why: &&Explanation| {

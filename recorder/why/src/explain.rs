@@ -57,12 +57,17 @@ impl Names<'_> {
     /// Whether the recording is of one user's processes, with stand-ins for threads of others.
     pub(crate) fn has_stand_ins(&self) -> bool {
         let known_threads = &self.tracker.known_threads;
-        let is_one = |koid| {
-            known_threads
-                .comm(koid)
-                .is_some_and(|comm| stand_in(comm, known_threads.tid(koid)).is_some())
-        };
-        known_threads.koids().any(is_one)
+        known_threads.koids().any(|koid| self.stand_in_of(koid).is_some())
+    }
+
+    /// The name of the kind of threads that this one stands for.
+    pub(crate) fn stand_in(&self, thread: Index) -> Option<&'static str> {
+        self.stand_in_of(self.tracker.known_threads.koid(thread))
+    }
+
+    fn stand_in_of(&self, koid: u64) -> Option<&'static str> {
+        let known_threads = &self.tracker.known_threads;
+        stand_in(known_threads.comm(koid)?, known_threads.tid(koid))
     }
 
     /// The cgroup of the thread's process, unless that has moved.

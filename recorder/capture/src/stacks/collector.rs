@@ -12,6 +12,7 @@ use super::frames::Frames;
 use super::images::Images;
 use super::jit_code::{JitCode, is_made};
 use super::mapping_history::{AddressSpace, MappingHistory, find, is_user};
+use super::message::{Mapping, Message, Module};
 use super::naming::DELETED;
 use super::places::Places;
 use super::python::layout::is_named_so;
@@ -20,7 +21,7 @@ use super::rings::{Rings, bytes_of};
 use super::unwind::{Cache, Code, Stack, Unwinder};
 use super::{Counts, Named};
 use fxtrec_kernel::bpf::stacks::{
-    KERNEL_FRAMES, Sample, SampleKind, USER_FRAMES, UserStack, Waited, Walked, Wanted,
+    KERNEL_FRAMES, Sample, SampleKind, USER_FRAMES, UserStack, Walked, Wanted,
 };
 use fxtrec_kernel::clock;
 use fxtrec_kernel::code::{self, ExecutableMapping, KernelCode};
@@ -76,77 +77,6 @@ const FORGET: Nanos = Nanos(300_000_000_000);
 
 /// The kernel among the programs.
 pub(super) const KERNEL: usize = 0;
-
-/// A file or a part of the kernel with code, as mapped by a program.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Module {
-    pub(super) id: u16,
-    pub(super) name: Arc<str>,
-    pub(super) build_id: Arc<[u8]>,
-}
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Mapping {
-    pub(super) module: u16,
-    pub(super) flags: u8,
-    pub(super) start: u64,
-    pub(super) end: u64,
-    pub(super) module_address: u64,
-}
-
-/// A message to the capture thread. A program is what a process runs from one execve(2) to the next; they are numbered.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) enum Message {
-    Code {
-        program: usize,
-        tid: Tid,
-        until: Nanos,
-        modules: Vec<Module>,
-        mappings: Vec<Mapping>,
-    },
-    Stack {
-        program: usize,
-        tid: Tid,
-        /// The time at which the thread had this stack.
-        since: Nanos,
-        until: Nanos,
-        /// The length of the wait, or of the wait that it ended, or the time that a sample represents.
-        weight: u64,
-        flags: u32,
-        frames: Vec<u64>,
-    },
-    /// The object that a thread waited for in a wait that has a stack.
-    Waited {
-        tid: Tid,
-        since: Nanos,
-        until: Nanos,
-        waited: Box<Waited>,
-    },
-    /// The name of the function that a program counter is in.
-    Symbol {
-        program: usize,
-        address: u64,
-        name: Arc<str>,
-    },
-    /// The program had no stack for a long time. If the program has a stack again, it counts as another program.
-    Over {
-        program: usize,
-    },
-    /// Everything that existed at the time of the request has been sent, with these counts.
-    Settled(Counts),
-}
-
-impl Message {
-    /// When the event that it is about happened.
-    pub(super) fn until(&self) -> Nanos {
-        match self {
-            Message::Code { until, .. }
-            | Message::Stack { until, .. }
-            | Message::Waited { until, .. } => *until,
-            Message::Symbol { .. } | Message::Over { .. } | Message::Settled(_) => Nanos(0),
-        }
-    }
-}
 
 /// A mapping that was sent, because it contains a frame.
 #[derive(Clone, Copy, Debug)]

@@ -5,9 +5,10 @@ use std::time::{Duration, Instant};
 
 use rustc_hash::{FxHashMap, FxHashSet};
 
-use super::collector::{Collector, KERNEL, LOOK, Message, Placed};
+use super::collector::{Collector, KERNEL, LOOK, Placed};
 use super::frames::{FileFrames, Frame};
 use super::jit_code::MOST_MADE;
+use super::message::Message;
 
 /// How often to check for deleted files, the part of the time that the checks may take (one part in this number), and how long their
 /// functions may be looked up.

@@ -31,9 +31,10 @@ use fxtrec_kernel::code::ExecutableMapping;
 use fxtrec_sched::backtrace::problem;
 use fxtrec_units::Pid;
 
-use super::collector::{Collector, Message, mappings};
+use super::collector::{Collector, mappings};
 use super::files::Files;
 use super::mapping_history::Change;
+use super::message::Message;
 use super::unwind::MOST;
 use layout::{Interpreter, Layout, is_named_so};
 use objects::{Found, Function};

@@ -10,7 +10,8 @@ use fxt_writer::record::{self, Backtrace, Blob, BlobType, ProcessName, Record, U
 use fxt_writer::{Arg, Koid, Text, ThreadName, Ticks, Value, WriteError, text};
 use rustc_hash::{FxHashMap, FxHashSet};
 
-use super::collector::{KERNEL, Mapping, Message, Module};
+use super::collector::KERNEL;
+use super::message::{Mapping, Message, Module};
 use super::perfetto::{self, Known, Sample, Samples};
 use super::places::Places;
 use super::{Counts, Kept, waited};

@@ -264,7 +264,7 @@ fn raw(fd: BorrowedFd<'_>) -> u32 {
 impl BpfSys for LinuxBpf {
     fn map_create(&self, spec: &MapSpec<'_>) -> io::Result<OwnedFd> {
         let attr = arguments(|attr| {
-            // SAFETY: all fields are integers, whichever command it is for.
+            // SAFETY: all fields of every command are integers.
             let map = unsafe { &mut attr.__bindgen_anon_1 };
             map.map_type = spec.kind as u32;
             map.key_size = if spec.kind == MapKind::RingBuffer { 0 } else { 4 };
@@ -300,7 +300,7 @@ impl BpfSys for LinuxBpf {
             }
         };
         let attr = arguments(|attr| {
-            // SAFETY: all fields are integers, whichever command it is for.
+            // SAFETY: all fields of every command are integers.
             let program = unsafe { &mut attr.__bindgen_anon_3 };
             program.prog_type = kind as u32;
             program.expected_attach_type = attached_as;
@@ -420,7 +420,7 @@ unsafe fn info<T>(of: BorrowedFd<'_>) -> io::Result<T> {
 /// One element of a map: the key must live until the call.
 fn of_element(map: BorrowedFd<'_>, key: &u32, value: u64) -> bpf_attr {
     arguments(|attr| {
-        // SAFETY: all fields are integers, whichever command it is for.
+        // SAFETY: all fields of every command are integers.
         let element = unsafe { &mut attr.__bindgen_anon_2 };
         element.map_fd = raw(map);
         element.key = address(key);

@@ -101,7 +101,7 @@ pub struct Elf<'d, R: ReadRef<'d>> {
     program_headers: &'d [elf::ProgramHeader64<Endianness>],
     arch: Arch,
     segments: Vec<Segment>,
-    /// The file itself, of which large tables are not read as a whole.
+    /// The file itself, if its large tables are read in pages.
     file: Option<&'d File>,
 }
 
@@ -192,8 +192,8 @@ impl<'d, R: ReadRef<'d>> Elf<'d, R> {
         &self.segments
     }
 
-    /// The same, for data that is that of `file`: the table of a Go program, which may have 90 MB, is then read in pages, a few of which are
-    /// kept, and not as a whole.
+    /// The same view, if the data is that of `file`: the table of a Go program, which may have 90 MB, is then read in pages, and only a few
+    /// pages are kept.
     #[must_use]
     pub fn backed_by(self, file: &'d File) -> Elf<'d, R> {
         Elf { file: Some(file), ..self }

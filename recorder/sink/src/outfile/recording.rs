@@ -273,7 +273,7 @@ impl OutputLocation {
     }
 
     /// Gives a complete file, which belonged to root until now, to its final owner. False if the name leads to another file, or to one of
-    /// another size: COMMAND's user, who may own the directory, has put it there. A file that is gone is nobody's concern.
+    /// another size: COMMAND's user, who may own the directory, has put it there. A file that is gone is no error.
     ///
     /// # Errors
     /// When the file cannot be opened, or its owner cannot be changed; it keeps its owner.

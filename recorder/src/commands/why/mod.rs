@@ -109,7 +109,9 @@ fn run_many(args: &WhyArgs, out: &mut dyn Write) -> Result<(), Error> {
             truncated.extend(answer.trace.truncated.then_some(at));
             let first = Answer { explanations: Vec::new(), ..answer };
             let explained = answer.explanations.into_iter().take(args.top.unwrap_or(1));
-            answers.extend(explained.map(|why| (at, first.with(why))));
+            answers.extend(
+                explained.map(|why| (at, Answer { explanations: vec![why], ..first.clone() })),
+            );
         }
         None => silent.push(at),
     })?;
